@@ -1,0 +1,177 @@
+"""The error tree: every refusal and failure of GoQueue, with a stable code.
+
+A face (HTTP, wire, CLI) maps `code` to its own vocabulary in one table; a caller decides by `retriable` whether the
+same request may succeed later; `context` carries the facts a person needs to act. Codes are part of the public contract.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GoQueueError(Exception):
+    """Base of everything GoQueue raises on purpose."""
+
+    code: ClassVar[str] = "INTERNAL"
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **context: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+
+    def as_dict(self) -> dict[str, object]:
+        """The uniform error object of every face."""
+        return {"code": self.code, "message": self.message, "retriable": self.retriable, **self.context}
+
+
+class InvalidRequestError(GoQueueError):
+    """The caller's fault: the same request will never succeed."""
+
+    code = "INVALID_REQUEST"
+
+
+class ConfigurationError(InvalidRequestError):
+    """One or more configuration values are wrong; `problems` lists them all at once."""
+
+    code = "CONFIGURATION_INVALID"
+
+
+class InvalidNameError(InvalidRequestError):
+    """A topic or group name outside `[A-Za-z0-9._-]{1,249}`."""
+
+    code = "NAME_INVALID"
+
+
+# -- records ----------------------------------------------------------------------------------------------------
+
+
+class RecordError(InvalidRequestError):
+    """A record or batch that does not follow docs/formats/record.md. `position` is the byte where it starts."""
+
+    code = "RECORD_INVALID"
+
+
+class RecordTruncatedError(RecordError):
+    """The buffer ends inside a record."""
+
+    code = "RECORD_TRUNCATED"
+
+
+class MagicInvalidError(RecordError):
+    """The bytes at a record's start are not the magic 0x47 0x51."""
+
+    code = "MAGIC_INVALID"
+
+
+class VersionUnsupportedError(RecordError):
+    """A record version this build does not read."""
+
+    code = "VERSION_UNSUPPORTED"
+
+
+class ChecksumMismatchError(RecordError):
+    """CRC32C of the record does not match its bytes."""
+
+    code = "CHECKSUM_MISMATCH"
+
+
+class RecordMalformedError(RecordError):
+    """Fields that contradict each other: flags against lengths, a reserved byte set, a broken headers block."""
+
+    code = "RECORD_MALFORMED"
+
+
+class FlagsForbiddenError(RecordError):
+    """The record carries flags its writer may not set."""
+
+    code = "FLAGS_FORBIDDEN"
+
+
+class KeyTooLargeError(RecordError):
+    code = "KEY_TOO_LARGE"
+
+
+class ValueTooLargeError(RecordError):
+    code = "VALUE_TOO_LARGE"
+
+
+class HeadersTooLargeError(RecordError):
+    code = "HEADERS_TOO_LARGE"
+
+
+class PriorityInvalidError(RecordError):
+    code = "PRIORITY_INVALID"
+
+
+class TimestampInvalidError(RecordError):
+    """A timestamp before 1970."""
+
+    code = "TIMESTAMP_INVALID"
+
+
+class OffsetGapError(RecordError):
+    """A replicated batch does not continue the log where it ends."""
+
+    code = "OFFSET_GAP"
+
+
+class BatchEmptyError(RecordError):
+    code = "BATCH_EMPTY"
+
+
+class BatchTooLargeError(RecordError):
+    """A batch that would not fit into one segment."""
+
+    code = "BATCH_TOO_LARGE"
+
+
+# -- storage ----------------------------------------------------------------------------------------------------
+
+
+class StorageError(GoQueueError):
+    """The disk or what is on it, not the caller."""
+
+    code = "STORAGE_ERROR"
+
+
+class DirectoryLockedError(StorageError):
+    """Another process holds the data directory."""
+
+    code = "DIRECTORY_LOCKED"
+
+
+class DirectoryFormatError(StorageError):
+    """The data directory was written by a format this build does not know."""
+
+    code = "DIRECTORY_FORMAT_UNSUPPORTED"
+
+
+class DiskFullError(StorageError):
+    """The append was refused for lack of space; nothing was written and the log is as before."""
+
+    code = "DISK_FULL"
+    retriable = True
+
+
+class PartitionFailedError(StorageError):
+    """A write or fsync failed. The partition stays failed until it is reopened: what the kernel did with the
+    dirty pages after a failed fsync is unknown, so retrying could report success for lost bytes."""
+
+    code = "PARTITION_FAILED"
+
+
+class DataDamagedError(StorageError):
+    """Committed bytes on disk are not what was written. `file`, `from_offset` and `to_offset` name the range."""
+
+    code = "DATA_DAMAGED"
+
+
+class OffsetOutOfRangeError(StorageError):
+    """The offset is below the log's start or beyond its end."""
+
+    code = "OFFSET_OUT_OF_RANGE"
+
+
+class LogClosedError(StorageError):
+    code = "LOG_CLOSED"
