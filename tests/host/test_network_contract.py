@@ -38,6 +38,12 @@ async def receive_exactly(connection: Connection, count: int) -> bytes:
     return data
 
 
+async def send_forever(connection: Connection) -> None:
+    while True:
+        await connection.send(b"x")
+        await asyncio.sleep(0)
+
+
 async def echo(connection: Connection) -> None:
     while data := await connection.receive(1 << 16):
         await connection.send(data)
@@ -106,9 +112,7 @@ def test_sending_to_a_peer_that_closed_fails_in_the_end(make_network: MakeNetwor
         listener = await network.listen("127.0.0.1", 0, serve)
         connection = await network.connect(*listener.address)
         with pytest.raises(ConnectionError):
-            while True:
-                await connection.send(b"x")
-                await asyncio.sleep(0)
+            await send_forever(connection)
         await connection.close()
         await listener.close()
 

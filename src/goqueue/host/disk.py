@@ -172,15 +172,22 @@ class OsFile:
 
     def pwrite(self, data: Buffer, position: int) -> int:
         if self._positional_fd < 0:
-            # Through /proc, because the path may have been renamed or removed since.
-            self._positional_fd = os.open(f"/proc/self/fd/{self._fd}", os.O_WRONLY)
+            self._positional_fd = self._open_positional()
         return os.pwrite(self._positional_fd, data, position)
+
+    def _open_positional(self) -> int:
+        fd = self.fileno()
+        # Opening anew asks the file's permissions, not how this descriptor was opened.
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        # Through /proc, because the path may have been renamed or removed since.
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._fd, length)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        os.fdatasync(self.fileno())  # which turns a closed file into EBADF; fdatasync would raise ValueError
 
     def fileno(self) -> int:
         if self._fd < 0:

@@ -116,7 +116,8 @@ class OsConnection:
         self._writer.close()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await self._writer.wait_closed()
+                # Shielded: cancelling the waiter would cancel the future every other waiter shares.
+                await asyncio.shield(self._writer.wait_closed())
         except TimeoutError:
             self._writer.transport.abort()
         except OSError:

@@ -1,0 +1,590 @@
+"""The log of one partition: batches in, ranges of bytes out, and an honest account of what is durable.
+
+A log has one owner (an event loop or a thread); only `SyncTicket.run` and reads of a `FileRange` may happen elsewhere.
+Offsets: log_start_offset <= synced_offset <= log_end_offset, the last being the next one to be given out. All ranges are
+half-open. The log knows nothing of topics, watermarks, consumers or acks; it tells when bytes are written and synced.
+
+    stage -> write_staged            one write for everything staged in between
+    begin_sync -> run -> complete    one fdatasync for everything written before it began
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from goqueue.errors import (
+    BatchTooLargeError,
+    DiskFullError,
+    LogClosedError,
+    OffsetOutOfRangeError,
+    PartitionFailedError,
+    RecordError,
+)
+from goqueue.host import Buffer, Disk, File
+from goqueue.record import BatchFacts, IndexCursor, scan, stamp
+from goqueue.storage.checkpoint import Checkpoint
+from goqueue.storage.config import LogConfig
+from goqueue.storage.damage import Damage
+from goqueue.storage.recovery import Recovery, RecoveryReport
+from goqueue.storage.segment import (
+    RELATIVE_OFFSET_LIMIT,
+    SEGMENT_BYTES_LIMIT,
+    FileRange,
+    Segment,
+    remove_segment_files,
+    segment_path,
+)
+from goqueue.storage.slots import SlotFile
+from goqueue.storage.sparse_index import IndexDamagedError
+
+CHECKPOINT_FILE = "checkpoint"
+# Sealed segments whose descriptors stay open between reads; a reader follows one segment at a time.
+_WARM_SEGMENTS_MAX = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStatistics:
+    log_start_offset: int
+    log_end_offset: int
+    synced_offset: int
+    size_bytes: int
+    segment_count: int
+    max_timestamp_ns: int
+    appended_records: int
+    appended_bytes: int
+    sync_count: int
+    damages: tuple[Damage, ...]
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTicket:
+    """A sync that has been decided on: which files, and what will be durable afterwards."""
+
+    disk: Disk
+    directory: str | None
+    files: tuple[File, ...]
+    segment_base: int
+    position: int
+    offset: int
+
+    def run(self) -> None:
+        """Do it; may block, may be called from any thread."""
+        if self.directory is not None:
+            self.disk.sync_directory(self.directory)
+        for file in self.files:
+            file.sync()
+
+
+class Log:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment], slots: SlotFile, start: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self._disk = disk
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        # Highest timestamp in each sealed segment or any before it: sorted, so that time can be searched.
+        self._peaks: list[int] = []
+        self._slots = slots
+        self._checkpoint = Checkpoint(log_start_offset=start)
+        self._damages: list[Damage] = []
+        self._staged: list[Buffer] = []
+        self._staged_facts: list[BatchFacts] = []
+        self._staged_cursor: IndexCursor | None = None
+        self._staged_end = segments[-1].next_offset
+        self._unsynced: list[File] = []
+        self._names_unsynced = False
+        self._warm: OrderedDict[int, Segment] = OrderedDict()
+        self._failure: PartitionFailedError | None = None
+        self._closed = False
+        self._appended_records = self._appended_bytes = self._sync_count = 0
+        self.report = RecoveryReport()
+        self._recount_peaks()
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, config: LogConfig | None = None) -> Log:
+        """Open or create the log in `directory`, recovering whatever state it was left in; see `report`."""
+        disk.make_directory(directory)
+        slots, checkpoint = _open_checkpoint(disk, directory)
+        recovery = Recovery(disk, directory, checkpoint)
+        segments = recovery.run()
+        report = recovery.report
+        report.checkpoint_lost = slots is None and len(segments) + len(report.cuts) + len(report.damages) > 1
+        start = max(checkpoint.log_start_offset if checkpoint else 0, 0 if report.damages else segments[0].base_offset)
+        if slots is None:
+            slots = SlotFile.create(disk, f"{directory}/{CHECKPOINT_FILE}", Checkpoint(log_start_offset=start).pack())
+        log = cls(disk, directory, config or LogConfig(), segments, slots, start)
+        log.report = report
+        log._damages = sorted(report.damages)
+        log._settle(compacted_to=checkpoint.compacted_to if checkpoint else 0)
+        return log
+
+    def _settle(self, *, compacted_to: int) -> None:
+        """Make what recovery left durable, so that everything visible from now on is committed."""
+        active = self._active
+        active.file.sync()
+        self._disk.sync_directory(self.directory)
+        self._checkpoint = Checkpoint(
+            log_start_offset=self.log_start_offset,
+            segment_base=active.base_offset,
+            synced_position=active.size_bytes,
+            synced_offset=active.next_offset,
+            compacted_to=compacted_to,
+        )
+        self._slots.write(self._checkpoint.pack(), sync=True)
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._checkpoint.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset to be written."""
+        return self._active.next_offset
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below survives a power loss."""
+        return self._checkpoint.synced_offset
+
+    @property
+    def compacted_to(self) -> int:
+        return self._checkpoint.compacted_to
+
+    @property
+    def failure(self) -> PartitionFailedError | None:
+        return self._failure
+
+    @property
+    def damages(self) -> tuple[Damage, ...]:
+        return tuple(self._damages)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def sealed_segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments[:-1])
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    def statistics(self) -> LogStatistics:
+        return LogStatistics(
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            synced_offset=self.synced_offset,
+            size_bytes=self.size_bytes,
+            segment_count=len(self._segments),
+            max_timestamp_ns=max(self._active.max_timestamp_ns, self._peaks[-1] if self._peaks else -1),
+            appended_records=self._appended_records,
+            appended_bytes=self._appended_bytes,
+            sync_count=self._sync_count,
+            damages=self.damages,
+            failure=str(self._failure) if self._failure else None,
+        )
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: bytearray | memoryview, *, now_ns: int, forbidden_flags: int = 0) -> BatchFacts:
+        """Stamp a batch in place and write it. It is readable now and durable after a sync."""
+        facts = self.stage(batch, now_ns=now_ns, forbidden_flags=forbidden_flags)
+        self.write_staged()
+        return facts
+
+    def stage(self, batch: bytearray | memoryview, *, now_ns: int, forbidden_flags: int = 0) -> BatchFacts:
+        """Stamp a batch in place for the next `write_staged`; a refused batch changes nothing."""
+        cursor = self._reserve(len(batch), now_ns)
+        facts = stamp(batch, self._staged_end, now_ns, cursor, self.config.value_bytes_max, forbidden_flags)
+        self._staged.append(batch)
+        self._staged_facts.append(facts)
+        self._staged_end = facts.next_offset
+        return facts
+
+    def append_replica(self, batch: Buffer, *, now_ns: int) -> BatchFacts:
+        """Write a batch that another log has stamped; it must continue this one. Gaps are taken from compacted logs."""
+        cursor = self._reserve(len(batch), now_ns)
+        before = cursor.copy()
+        facts, error = scan(batch, self._staged_end, cursor, self.config.compact)
+        if error is not None:
+            self._staged_cursor = before
+            raise error
+        self._staged.append(batch)
+        self._staged_facts.append(facts)
+        self._staged_end = facts.next_offset
+        self.write_staged()
+        return facts
+
+    def write_staged(self) -> None:
+        """Write everything staged with one call. On an error nothing of it is in the log."""
+        if not self._staged:
+            return
+        staged, facts, after = self._staged, self._staged_facts, self._staged_cursor
+        assert after is not None, "staging sets the cursor"
+        self._staged, self._staged_facts, self._staged_cursor = [], [], None
+        try:
+            self._active.write(staged, facts, after)
+        except PartitionFailedError as error:
+            self._failure = error
+            raise
+        finally:
+            self._staged_end = self.log_end_offset
+        for batch in facts:
+            self._appended_records += batch.count
+            self._appended_bytes += batch.byte_count
+
+    def _reserve(self, byte_count: int, now_ns: int) -> IndexCursor:
+        """The cursor for a batch of that size, in a new segment when the present one is full or old."""
+        if self._failure is not None or self._closed:
+            self._raise_unwritable()
+        cursor = self._staged_cursor or self._active.cursor.copy()
+        if cursor.position and (
+            cursor.position + byte_count > self.config.segment_bytes or self._is_due(now_ns, cursor, byte_count)
+        ):
+            self.write_staged()
+            self.roll()
+            cursor = self._active.cursor.copy()
+        if byte_count > SEGMENT_BYTES_LIMIT:
+            raise BatchTooLargeError(f"a batch of {byte_count} bytes fits into no segment", byte_count=byte_count)
+        self._staged_cursor = cursor
+        return cursor
+
+    def _is_due(self, now_ns: int, cursor: IndexCursor, byte_count: int) -> bool:
+        first = self._active.read_first_timestamp()
+        too_old = first is not None and now_ns - first >= self.config.segment_ms * 1_000_000
+        # A batch holds at most one record per 34 bytes, and a time index entry counts offsets in 32 bits.
+        return too_old or self._staged_end + byte_count // 34 - self._active.base_offset > RELATIVE_OFFSET_LIMIT
+
+    def roll(self) -> None:
+        """Close the active segment and start the next one. The old one is synced with the next sync."""
+        self.write_staged()
+        old, base = self._active, self.log_end_offset
+        assert old.size_bytes, "an empty segment is not rolled"
+        try:
+            new = Segment.create(self._disk, self.directory, base)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                remove_segment_files(self._disk, self.directory, base)
+            self._refuse_roll(error, base)
+        old.seal()
+        self._unsynced.append(old.file)
+        self._names_unsynced = True
+        self._segments.append(new)
+        self._bases.append(base)
+        self._peaks.append(max(old.max_timestamp_ns, self._peaks[-1] if self._peaks else -1))
+        self._keep_warm(old)
+
+    def _refuse_roll(self, error: OSError, base: int) -> None:
+        path = segment_path(self.directory, base)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(f"no space left to create {path}; free some or add retention", file=path) from error
+        self._failure = PartitionFailedError(f"could not create {path}: {error}", file=path)
+        raise self._failure from error
+
+    def roll_if_old(self, now_ns: int) -> bool:
+        """Roll a segment that has become old without a new record coming."""
+        active = self._active
+        if self._failure or not active.size_bytes or not self._is_due(now_ns, active.cursor, 0):
+            return False
+        self.roll()
+        return True
+
+    def _raise_unwritable(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the log in {self.directory} is closed")
+        assert self._failure is not None
+        raise PartitionFailedError(
+            f"the log in {self.directory} failed and takes nothing until it is reopened: {self._failure.message}",
+            directory=self.directory,
+        ) from self._failure
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> SyncTicket | None:
+        """What to sync so that everything written so far is durable; None when it already is."""
+        if self._failure is not None or self._closed:
+            self._raise_unwritable()
+        if self.synced_offset == self.log_end_offset and not self._unsynced and not self._names_unsynced:
+            return None
+        active = self._active
+        files = (*self._unsynced, active.file) if active.size_bytes else tuple(self._unsynced)
+        ticket = SyncTicket(
+            self._disk,
+            self.directory if self._names_unsynced else None,
+            files,
+            active.base_offset,
+            active.size_bytes,
+            active.next_offset,
+        )
+        self._unsynced, self._names_unsynced = [], False
+        return ticket
+
+    def complete_sync(self, ticket: SyncTicket) -> None:
+        """The ticket has run: move the recovery point. Tickets complete in the order they began."""
+        if ticket.offset < self.synced_offset or self._closed:
+            return
+        crossed = ticket.segment_base != self._checkpoint.segment_base
+        self._sync_count += 1
+        self._move_checkpoint(
+            segment_base=ticket.segment_base, synced_position=ticket.position, synced_offset=ticket.offset
+        )
+        # The recovery point is a hint that may lag, but a segment left behind should not be scanned again.
+        with contextlib.suppress(OSError):
+            self._slots.write(self._checkpoint.pack(), sync=crossed)
+
+    def fail_sync(self, error: OSError) -> PartitionFailedError:
+        """The ticket's run failed. What the kernel kept of the dirty pages is unknown, so this log is over."""
+        self._failure = PartitionFailedError(f"sync of {self.directory} failed: {error}", directory=self.directory)
+        return self._failure
+
+    def sync(self) -> None:
+        """Begin, run and complete a sync in this thread."""
+        ticket = self.begin_sync()
+        if ticket is None:
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            raise self.fail_sync(error) from error
+        self.complete_sync(ticket)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int, bytes_max: int, end_offset: int | None = None) -> FileRange:
+        """Whole records from `offset` on, inside one segment and below `end_offset`; at least one if there is any.
+
+        The bytes are not looked at: whoever decodes them verifies them. Known damage is never included; an offset
+        inside it raises `DataDamagedError`.
+        """
+        end = self._readable_end() if end_offset is None else min(end_offset, self._readable_end())
+        if not self.log_start_offset <= offset <= end:
+            self._raise_out_of_range(offset, end)
+        if offset == end:
+            return FileRange(self._active.file, self._active.size_bytes, 0)
+        self._raise_if_damaged(offset)
+        segment = self._segment_of(offset)
+        return self._reading(segment, offset, lambda: self._range_in(segment, offset, bytes_max, end))
+
+    def _range_in(self, segment: Segment, offset: int, bytes_max: int, end: int) -> FileRange:
+        position = segment.position_of(offset)
+        end_position = segment.size_bytes if end >= segment.next_offset else segment.position_of(end)
+        for damage in self._damages:
+            if damage.file == segment.path and damage.from_offset >= offset:
+                end_position = min(end_position, damage.from_position)
+        return segment.whole_range(position, bytes_max, end_position)
+
+    def read(self, offset: int, bytes_max: int, end_offset: int | None = None) -> bytes:
+        """Like `locate`, with the bytes read and verified. Records in front of damage found here are returned."""
+        found = self.locate(offset, bytes_max, end_offset)
+        data = found.read()
+        if not data:
+            return data
+        facts, error = scan(data, offset, IndexCursor(0), True)
+        if error is None:
+            return data
+        segment = self._segment_of(offset)
+        self._inspect(segment)
+        if not facts.count:
+            self._raise_if_damaged(facts.next_offset)
+            raise PartitionFailedError(f"{segment.path} reads differently each time", file=segment.path) from error
+        return data[: facts.byte_count]
+
+    def offset_at_time(self, timestamp_ns: int) -> int | None:
+        """The first offset whose timestamp is at least `timestamp_ns`; None when every record is older."""
+        number = bisect_left(self._peaks, timestamp_ns)
+        for segment in self._segments[number:]:
+            if segment.max_timestamp_ns >= timestamp_ns:
+                low = max(self.log_start_offset, segment.base_offset)
+                found = self._find_time(segment, timestamp_ns, low)
+                if found is not None:
+                    return found if found < self._readable_end() else None
+        return None
+
+    def _find_time(self, segment: Segment, timestamp_ns: int, low: int) -> int | None:
+        return self._reading(segment, low, lambda: segment.offset_at_time(timestamp_ns, min_offset=low))
+
+    def _readable_end(self) -> int:
+        if self._closed:
+            self._raise_unwritable()
+        return self.synced_offset if self._failure else self.log_end_offset
+
+    def _segment_of(self, offset: int) -> Segment:
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        if not segment.writable:
+            self._keep_warm(segment)
+        return segment
+
+    def _reading(self, segment: Segment, offset: int, action: Callable[[], T]) -> T:
+        """Run a search; when it stumbles, find out what is wrong with the segment, mend its indexes and try again."""
+        try:
+            return action()
+        except (IndexDamagedError, RecordError):
+            self._inspect(segment)
+            self._raise_if_damaged(offset)
+        try:
+            return action()
+        except (IndexDamagedError, RecordError) as error:
+            for damage in self._damages_of(segment):
+                raise damage.as_error() from error
+            raise PartitionFailedError(f"{segment.path} reads differently each time", file=segment.path) from error
+
+    def _keep_warm(self, segment: Segment) -> None:
+        warm = self._warm
+        warm[segment.base_offset] = segment
+        warm.move_to_end(segment.base_offset)
+        if len(warm) > _WARM_SEGMENTS_MAX:
+            warm.popitem(last=False)[1].release()
+
+    def _raise_out_of_range(self, offset: int, end: int) -> None:
+        raise OffsetOutOfRangeError(
+            f"offset {offset} is outside the log, which holds {self.log_start_offset} to {end}",
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=end,
+        )
+
+    # -- damage -------------------------------------------------------------------------------------------------
+
+    def _inspect(self, segment: Segment) -> None:
+        """Read a suspicious segment in full, note its damage, and index what can be read."""
+        found = segment.examine(segment.next_offset)
+        segment.rebuild_indexes(found)
+        self.note_damages(found.damages)
+        if not segment.writable:
+            self._keep_warm(segment)
+
+    def note_damages(self, damages: tuple[Damage, ...]) -> None:
+        """Take damage that a scrub, a replica or a reader has found into account."""
+        self._damages = sorted({*self._damages, *damages})
+
+    def _damages_of(self, segment: Segment) -> Iterator[Damage]:
+        return (damage for damage in self._damages if damage.file == segment.path)
+
+    def _raise_if_damaged(self, offset: int) -> None:
+        for damage in self._damages:
+            if damage.from_offset <= offset < damage.to_offset:
+                raise damage.as_error()
+
+    # -- removing -----------------------------------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> int:
+        """Remove the whole sealed segments below `offset`; returns how many."""
+        count = 0
+        while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
+            count += 1
+        if not count:
+            return 0
+        gone, start = self._segments[:count], self._segments[count].base_offset
+        self.sync()
+        self._move_checkpoint(log_start_offset=start)
+        self._slots.write_both(self._checkpoint.pack())
+        self._drop(gone)
+        self._damages = [damage for damage in self._damages if damage.to_offset > start]
+        return count
+
+    def truncate(self, offset: int) -> None:
+        """Forget every record from `offset` on. For followers that diverged; what is cut was never committed."""
+        self.write_staged()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.log_start_offset:
+            self._raise_out_of_range(offset, self.log_end_offset)
+        self.sync()
+        segment = self._segment_of(offset)
+        position = self._reading(segment, offset, lambda: segment.position_of(offset))
+        # Lowered first, and in both slots: a crash in between must not make the cut look like damage.
+        self._move_checkpoint(
+            segment_base=segment.base_offset,
+            synced_position=position,
+            synced_offset=offset,
+            compacted_to=min(self.compacted_to, offset),
+        )
+        self._slots.write_both(self._checkpoint.pack())
+        self._drop(self._segments[self._segments.index(segment) + 1 :])
+        self._warm.pop(segment.base_offset, None)
+        segment.truncate(position, offset)
+        self._staged_end = offset
+        self._recount_peaks()
+        self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
+
+    def replace(self, old: list[Segment], new: Segment, *, compacted_to: int) -> None:
+        """Put a compacted segment in the place of the ones it was made from."""
+        at = self._segments.index(old[0])
+        for segment in old:
+            self._warm.pop(segment.base_offset, None)
+        self._segments[at : at + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._recount_peaks()
+        self._move_checkpoint(compacted_to=compacted_to)
+
+    def _drop(self, gone: list[Segment]) -> None:
+        for segment in reversed(gone):
+            self._segments.remove(segment)
+            self._warm.pop(segment.base_offset, None)
+            segment.remove()
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._recount_peaks()
+        self._disk.sync_directory(self.directory)
+
+    def _move_checkpoint(self, **changes: int) -> None:
+        fields = {name: getattr(self._checkpoint, name) for name in Checkpoint.__dataclass_fields__}
+        self._checkpoint = Checkpoint(**{**fields, "clean": False, **changes})
+
+    def _recount_peaks(self) -> None:
+        self._peaks = []
+        peak = -1
+        for segment in self._segments[:-1]:
+            peak = max(peak, segment.max_timestamp_ns)
+            self._peaks.append(peak)
+
+    # -- closing ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Sync, note the clean end, release everything. A failed log closes without the note."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.write_staged()
+                self.sync()
+                for segment in self._segments:
+                    segment.offset_index.flush()
+                    segment.time_index.flush()
+                self._move_checkpoint(clean=True)
+                self._slots.write(self._checkpoint.pack(), sync=True)
+        finally:
+            self._closed = True
+            for segment in self._segments:
+                segment.close()
+            self._slots.close()
+
+
+def _open_checkpoint(disk: Disk, directory: str) -> tuple[SlotFile | None, Checkpoint | None]:
+    """The checkpoint file, or nothing when there is none that can be trusted."""
+    path = f"{directory}/{CHECKPOINT_FILE}"
+    if not disk.exists(path):
+        return None, None
+    slots = SlotFile.open(disk, path)
+    if slots.payload is None:
+        slots.close()
+        disk.remove(path)
+        return None, None
+    return slots, Checkpoint.unpack(slots.payload)

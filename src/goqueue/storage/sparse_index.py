@@ -1,0 +1,158 @@
+"""A sparse index: sorted 16-byte entries, each with its own checksum, derived from the log and rebuilt from it.
+
+Entry: key i64, value u32, CRC32C u32 of the twelve bytes before. In `.index` the key is an offset and the value the
+position of its record; in `.timeindex` the key is the highest timestamp up to and including a record and the value that
+record's offset less the segment's base. Entries not yet written live in a short tail in memory; the rest is searched
+through a memory map that is made when first needed. Nothing here is ever synced: a lost index is only time lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from goqueue.host import Disk, File
+from goqueue.record import INDEX_ENTRY_BYTES, index_entry, index_floor
+
+_TAIL_BYTES_MAX = 4096
+
+
+class IndexDamagedError(Exception):
+    """An entry fails its checksum or points where its record is not. The owner rebuilds the index."""
+
+
+class SparseIndex:
+    __slots__ = ("_disk", "_file", "_stored_bytes", "_tail", "_view", "path")
+
+    def __init__(self, disk: Disk, path: str, file: File | None, stored_bytes: int) -> None:
+        self.path = path
+        self._disk = disk
+        self._file = file
+        self._stored_bytes = stored_bytes
+        self._tail = bytearray()
+        self._view: memoryview | None = None
+
+    @classmethod
+    def create(cls, disk: Disk, path: str) -> SparseIndex:
+        """An empty, writable index in place of whatever was there."""
+        if disk.exists(path):
+            disk.remove(path)
+        return cls(disk, path, disk.create(path), 0)
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, *, writable: bool) -> SparseIndex:
+        """An existing index. Raises `IndexDamagedError` when the file is missing or not a whole number of entries."""
+        if not disk.exists(path):
+            raise IndexDamagedError(path)
+        size = disk.size(path)
+        if size % INDEX_ENTRY_BYTES:
+            raise IndexDamagedError(path)
+        return cls(disk, path, disk.open(path, writable=True) if writable else None, size)
+
+    @property
+    def count(self) -> int:
+        return (self._stored_bytes + len(self._tail)) // INDEX_ENTRY_BYTES
+
+    def append(self, entries: bytes) -> None:
+        self._tail += entries
+        if len(self._tail) >= _TAIL_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the tail out. On a full or failing disk it simply stays in memory: the log itself is what counts."""
+        if not self._tail or self._file is None:
+            return
+        try:
+            written = self._file.append([self._tail])
+            whole = written - written % INDEX_ENTRY_BYTES
+            if whole != written:
+                self._file.truncate(self._stored_bytes + whole)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._stored_bytes)
+            return
+        self._stored_bytes += whole
+        del self._tail[:whole]
+        self._view = None
+
+    def seal(self) -> None:
+        """No more entries will come; give the descriptor back once everything is written."""
+        self.flush()
+        if self._file is not None and not self._tail:
+            self._file.close()
+            self._file = None
+
+    def floor(self, key: int) -> int:
+        """Number of the last entry whose key is at most `key`, or -1."""
+        return self._floor(key, by_position=False)
+
+    def floor_value(self, value: int) -> int:
+        """Number of the last entry whose value is at most `value`, or -1."""
+        return self._floor(value, by_position=True)
+
+    def _floor(self, key: int, *, by_position: bool) -> int:
+        if self._tail:
+            found = _trusted(index_floor(self._tail, key, by_position), self.path)
+            if found >= 0 or not self._stored_bytes:
+                return found + self._stored_bytes // INDEX_ENTRY_BYTES if found >= 0 else -1
+        return _trusted(index_floor(self._stored(), key, by_position), self.path)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(key, value) of an entry that exists."""
+        stored = self._stored_bytes // INDEX_ENTRY_BYTES
+        found = index_entry(self._stored(), number) if number < stored else index_entry(self._tail, number - stored)
+        if found is None:
+            raise IndexDamagedError(self.path)
+        return found
+
+    def last(self) -> tuple[int, int] | None:
+        """The last entry, without mapping the file: what opening a log needs of every sealed segment."""
+        if self._tail:
+            return self.entry(self.count - 1)
+        if not self._stored_bytes:
+            return None
+        file = self._disk.open(self.path)
+        try:
+            found = index_entry(file.pread(INDEX_ENTRY_BYTES, self._stored_bytes - INDEX_ENTRY_BYTES), 0)
+        finally:
+            file.close()
+        if found is None:
+            raise IndexDamagedError(self.path)
+        return found
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries. The index must be writable."""
+        self.flush()
+        assert self._file is not None, "only a writable index is cut"
+        keep = count * INDEX_ENTRY_BYTES
+        if keep < self._stored_bytes:
+            self._file.truncate(keep)
+            self._stored_bytes = keep
+            self._tail.clear()
+        else:
+            del self._tail[keep - self._stored_bytes :]
+        self._view = None
+
+    def release(self) -> None:
+        """Drop the memory map; the next search makes it again."""
+        self._view = None
+
+    def close(self) -> None:
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._view = None
+
+    def _stored(self) -> memoryview:
+        if self._view is None:
+            view = self._disk.map(self.path)
+            if len(view) < self._stored_bytes:
+                raise IndexDamagedError(self.path)
+            self._view = view[: self._stored_bytes]
+        return self._view
+
+
+def _trusted(number: int, path: str) -> int:
+    if number == -2:
+        raise IndexDamagedError(path)
+    return number
