@@ -1,7 +1,7 @@
 """Batches as Arrow columns, without per-record Python work. Needs `pyarrow` (the `arrow` extra).
 
 Columns: offset int64, timestamp (UTC, ns or us), priority uint8, flags uint8, key binary, value binary,
-headers list<struct<key string, value binary>>. A null key and a tombstone are nulls; a record without headers has an
+headers list<struct<key binary, value binary>>. A null key and a tombstone are nulls; a record without headers has an
 empty list.
 """
 
@@ -33,7 +33,7 @@ def arrow_schema(unit: Literal["ns", "us"] = "ns") -> pa.Schema:
     )
 
 
-_SCHEMAS = {unit: arrow_schema(unit) for unit in ("ns", "us")}  # type: ignore[arg-type]
+_SCHEMAS = {unit: arrow_schema(unit) for unit in ("ns", "us")}
 
 
 def decode_arrow(

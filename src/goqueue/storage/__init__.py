@@ -1,9 +1,31 @@
 """The storage engine: logs of records on disk that are fast, recover by themselves and never lie."""
 
+from goqueue.storage.compaction import CompactionPlan, CompactionResult, install_compaction, plan_compaction
 from goqueue.storage.config import LogConfig
 from goqueue.storage.damage import Damage
+from goqueue.storage.directory import DataDirectory
+from goqueue.storage.group_commit import GroupCommit
 from goqueue.storage.log import Log, LogStatistics, SyncTicket
 from goqueue.storage.recovery import RecoveryReport, TailCut
+from goqueue.storage.retention import apply_retention
+from goqueue.storage.scrub import Scrubber
 from goqueue.storage.segment import FileRange
 
-__all__ = ["Damage", "FileRange", "Log", "LogConfig", "LogStatistics", "RecoveryReport", "SyncTicket", "TailCut"]
+__all__ = [
+    "CompactionPlan",
+    "CompactionResult",
+    "Damage",
+    "DataDirectory",
+    "FileRange",
+    "GroupCommit",
+    "Log",
+    "LogConfig",
+    "LogStatistics",
+    "RecoveryReport",
+    "Scrubber",
+    "SyncTicket",
+    "TailCut",
+    "apply_retention",
+    "install_compaction",
+    "plan_compaction",
+]

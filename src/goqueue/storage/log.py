@@ -90,7 +90,7 @@ class Log:
     ) -> None:
         self.directory = directory
         self.config = config
-        self._disk = disk
+        self.disk = disk
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         # Highest timestamp in each sealed segment or any before it: sorted, so that time can be searched.
@@ -133,7 +133,7 @@ class Log:
         """Make what recovery left durable, so that everything visible from now on is committed."""
         active = self._active
         active.file.sync()
-        self._disk.sync_directory(self.directory)
+        self.disk.sync_directory(self.directory)
         self._checkpoint = Checkpoint(
             log_start_offset=self.log_start_offset,
             segment_base=active.base_offset,
@@ -279,10 +279,10 @@ class Log:
         old, base = self._active, self.log_end_offset
         assert old.size_bytes, "an empty segment is not rolled"
         try:
-            new = Segment.create(self._disk, self.directory, base)
+            new = Segment.create(self.disk, self.directory, base)
         except OSError as error:
             with contextlib.suppress(OSError):
-                remove_segment_files(self._disk, self.directory, base)
+                remove_segment_files(self.disk, self.directory, base)
             self._refuse_roll(error, base)
         old.seal()
         self._unsynced.append(old.file)
@@ -327,7 +327,7 @@ class Log:
         active = self._active
         files = (*self._unsynced, active.file) if active.size_bytes else tuple(self._unsynced)
         ticket = SyncTicket(
-            self._disk,
+            self.disk,
             self.directory if self._names_unsynced else None,
             files,
             active.base_offset,
@@ -525,7 +525,7 @@ class Log:
         self._recount_peaks()
         self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
 
-    def replace(self, old: list[Segment], new: Segment, *, compacted_to: int) -> None:
+    def replace(self, old: list[Segment], new: Segment) -> None:
         """Put a compacted segment in the place of the ones it was made from."""
         at = self._segments.index(old[0])
         for segment in old:
@@ -533,7 +533,15 @@ class Log:
         self._segments[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._recount_peaks()
-        self._move_checkpoint(compacted_to=compacted_to)
+
+    def pin_checkpoint(self) -> None:
+        """Sync, and let both slots of the checkpoint point into the active segment: files before it may now change."""
+        self.sync()
+        self._slots.write_both(self._checkpoint.pack())
+
+    def note_compacted(self, offset: int) -> None:
+        self._move_checkpoint(compacted_to=offset)
+        self._slots.write(self._checkpoint.pack(), sync=False)
 
     def _drop(self, gone: list[Segment]) -> None:
         for segment in reversed(gone):
@@ -542,7 +550,7 @@ class Log:
             segment.remove()
         self._bases = [segment.base_offset for segment in self._segments]
         self._recount_peaks()
-        self._disk.sync_directory(self.directory)
+        self.disk.sync_directory(self.directory)
 
     def _move_checkpoint(self, **changes: int) -> None:
         fields = {name: getattr(self._checkpoint, name) for name in Checkpoint.__dataclass_fields__}

@@ -29,7 +29,10 @@ class SlotFile:
         self._file = file
         slots = [_read_slot(file.pread(SLOT_BYTES, n * SLOT_BYTES)) for n in range(2)]
         valid = [slot for slot in slots if slot is not None]
-        self._sequence, self.payload = max(valid, default=(0, None), key=lambda slot: slot[0])
+        self._sequence = 0
+        self.payload: bytes | None = None
+        if valid:
+            self._sequence, self.payload = max(valid)
         # A file cut short or a slot of garbage: the other slot still serves, but somebody should know.
         self.damaged = len(valid) < 2
         if self.damaged and self.payload is not None:
