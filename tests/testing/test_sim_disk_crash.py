@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -241,6 +242,49 @@ def test_a_file_that_left_a_removed_directory_is_never_lost() -> None:
         disk.remove_directory("/data/source")
         disk.crash()
         assert disk.exists("/data/a") or disk.exists("/data/source/a"), f"seed {seed}"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_moving_directories_never_closes_a_cycle(sync: bool) -> None:
+    for seed in SEEDS:
+        disk = new_disk(seed)
+        disk.make_directory("/data/a/x/b/c")
+        disk.make_directory("/data/d")
+        durable_file(disk, "/data/a/x/b/c/file", b"abc")
+        disk.rename("/data/a/x/b", "/data/d/b")
+        disk.rename("/data/a", "/data/d/b/c/a")
+        if sync:
+            disk.sync_directory("/data/d/b/c")
+        disk.crash()
+        assert disk.exists("/data/a/x/b/c/file") or disk.exists("/data/d/b/c/file"), f"seed {seed}"
+        assert not sync or disk.exists("/data/d/b/c/a"), f"seed {seed}"
+
+
+def test_syncing_the_target_of_a_rename_leaves_nothing_at_its_source() -> None:
+    for seed in SEEDS:
+        disk = new_disk(seed)
+        disk.make_directory("/data/source")
+        disk.make_directory("/data/target")
+        disk.create("/data/source/a")
+        disk.rename("/data/source/a", "/data/target/a")
+        disk.sync_directory("/data/target")
+        disk.crash()
+        assert (disk.list("/data/source"), disk.list("/data/target")) == ([], ["a"]), f"seed {seed}"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_file_moved_into_a_directory_that_is_not_durable_is_never_lost(sync: bool) -> None:
+    for seed in SEEDS:
+        disk = new_disk(seed)
+        durable_file(disk, "/data/file", b"abc")
+        disk.fail_next("sync_directory", errno.EIO)
+        with pytest.raises(OSError, match="Input/output"):
+            disk.make_directory("/data/new")
+        disk.rename("/data/file", "/data/new/file")
+        if sync:
+            disk.sync_directory("/data/new")
+        disk.crash()
+        assert disk.exists("/data/new/file") or (disk.exists("/data/file") and not sync), f"seed {seed}"
 
 
 def test_random_name_changes_always_leave_a_tree_with_every_untouched_file() -> None:

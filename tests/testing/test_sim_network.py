@@ -181,12 +181,51 @@ def test_a_killed_host_stops_answering_and_resets_its_peers() -> None:
         network.kill("b")
         with pytest.raises(ConnectionResetError):
             await connection.receive(1)
+        with pytest.raises(ConnectionResetError):
+            await connection.send(b"x")
         with pytest.raises(ConnectionRefusedError):
             await network.at("a").connect("b", PORT)
         await network.at("b").listen("b", PORT, echo)
         assert await network.at("a").connect("b", PORT)
 
     run(main())
+
+
+def test_a_connection_whose_server_never_got_a_turn_ends_with_its_listener() -> None:
+    async def main() -> bytes:
+        network = SimNetwork(random.Random(1))
+        listener = await network.at("b").listen("b", PORT, echo)
+        connection = await network.at("a").connect("b", PORT)
+        await listener.close()
+        return await connection.receive(1)
+
+    assert run(main()) == b""
+
+
+def test_a_chunk_does_not_arrive_before_the_delay_of_the_one_ahead() -> None:
+    clock = SimClock()
+
+    async def main(seed: int) -> tuple[float, float]:
+        network = SimNetwork(random.Random(seed), faults=NetworkFaults(delay_s_max=100))
+        arrived_s: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+        async def serve(connection: Connection) -> None:
+            await connection.receive(1)
+            arrived_s.set_result(asyncio.get_running_loop().time())
+
+        await network.at("b").listen("b", PORT, serve)
+        connection = await network.at("a").connect("b", PORT)
+        expected = random.Random()
+        expected.setstate(network.random.getstate())
+        due_s = asyncio.get_running_loop().time() + expected.uniform(0, 100)
+        await connection.send(b"x")
+        network.faults = NetworkFaults()
+        await connection.send(b"y")
+        return due_s, await arrived_s
+
+    for seed in range(10):
+        due_s, arrived_s = run(main(seed), clock)
+        assert arrived_s == pytest.approx(due_s, abs=1e-6)
 
 
 def test_a_cut_stream_delivers_a_prefix_and_then_ends() -> None:
