@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "goqueue.security",
     ),
     ("goqueue.storage",),
+    ("goqueue.protocol",),
     ("goqueue.record",),
     ("goqueue.host",),
     ("goqueue.model",),

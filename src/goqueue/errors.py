@@ -175,3 +175,87 @@ class OffsetOutOfRangeError(StorageError):
 
 class LogClosedError(StorageError):
     code = "LOG_CLOSED"
+
+
+# -- topics and the broker --------------------------------------------------------------------------------------
+
+
+class TopicNotFoundError(GoQueueError):
+    code = "TOPIC_NOT_FOUND"
+
+
+class TopicExistsError(GoQueueError):
+    code = "TOPIC_EXISTS"
+
+
+class PartitionNotFoundError(GoQueueError):
+    code = "PARTITION_NOT_FOUND"
+
+
+class TopicInternalError(GoQueueError):
+    """Topics whose name starts with `__` belong to the broker."""
+
+    code = "TOPIC_INTERNAL"
+
+
+class LimitExceededError(GoQueueError):
+    """A named limit of the broker; `limit` says which one and `maximum` how much."""
+
+    code = "LIMIT_EXCEEDED"
+
+
+class NotReadyError(GoQueueError):
+    """The broker is starting or draining."""
+
+    code = "NOT_READY"
+    retriable = True
+
+
+class DiskGuardError(GoQueueError):
+    """Writes are refused because the disk is nearly full; reads go on."""
+
+    code = "DISK_FULL"
+    retriable = True
+
+
+# -- connections ------------------------------------------------------------------------------------------------
+
+
+class ProtocolError(GoQueueError):
+    """The peer does not speak the wire protocol; the connection is over."""
+
+    code = "PROTOCOL_ERROR"
+
+
+class ConnectionLostError(GoQueueError):
+    """The connection ended while a request was under way; whether it was carried out is unknown."""
+
+    code = "CONNECTION_LOST"
+    retriable = True
+
+
+class RequestTimeoutError(GoQueueError):
+    code = "REQUEST_TIMEOUT"
+    retriable = True
+
+
+class BufferFullError(GoQueueError):
+    """The client's buffer is full and the caller chose not to wait."""
+
+    code = "BUFFER_FULL"
+    retriable = True
+
+
+class ClientClosedError(GoQueueError):
+    code = "CLIENT_CLOSED"
+
+
+def error_classes() -> dict[str, type[GoQueueError]]:
+    """Every class by its code, for faces that carry errors as data. The first definition of a code wins."""
+    found: dict[str, type[GoQueueError]] = {}
+    pending: list[type[GoQueueError]] = [GoQueueError]
+    while pending:
+        current = pending.pop(0)
+        found.setdefault(current.code, current)
+        pending.extend(current.__subclasses__())
+    return found

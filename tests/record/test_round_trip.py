@@ -82,7 +82,14 @@ def test_builder_writes_what_the_reference_writes(contents: list[dict[str, objec
 
 
 def test_headers_keep_order_duplicates_and_binary_names() -> None:
-    pairs = [("b", b"1"), ("a", b"\xff\0"), ("b", b"1"), (b"\xff\xfe", b""), ("", b"x"), ("\u00fc", b"")]
+    pairs: list[tuple[str | bytes, bytes]] = [
+        ("b", b"1"),
+        ("a", b"\xff\0"),
+        ("b", b"1"),
+        (b"\xff\xfe", b""),
+        ("", b"x"),
+        ("\u00fc", b""),
+    ]
     builder = BatchBuilder()
     builder.add(b"v", headers=pairs)
     builder.add(b"v", headers=[])

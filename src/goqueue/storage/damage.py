@@ -11,9 +11,6 @@ from goqueue.errors import DataDamagedError, RecordError
 from goqueue.host import Buffer
 from goqueue.record import IndexCursor, find_offset, resync, scan, whole_records
 
-# How far behind a candidate for the next readable record to look for its successor.
-_PROBE_BYTES = 64 << 10
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Damage:
@@ -110,10 +107,12 @@ def _resume(view: memoryview, position: int, *, after_offset: int, end_offset: i
 
 
 def _continues(view: memoryview, position: int, offset: int) -> bool:
-    size = whole_records(view[position:], 0)
-    facts, error = scan(view[position : position + size + _PROBE_BYTES], offset, IndexCursor(0), True)
-    # One record and then something else is believable only where the data ends with it.
-    return error is None or facts.count >= 2 or position + facts.byte_count == len(view)
+    second = position + whole_records(view[position:], 0)
+    end = second + whole_records(view[second:], 0)
+    if end == second:
+        # One record and then something else is believable only where the data ends with it.
+        return second == len(view)
+    return scan(view[position:end], offset, IndexCursor(0), True)[1] is None
 
 
 def _damage(file: str, from_offset: int, to_offset: int, start: int, end: int, error: RecordError) -> Damage:

@@ -45,7 +45,7 @@ class DataDirectory:
         """Create or open; `DirectoryLockedError` when another process has it."""
         disk.make_directory(path)
         try:
-            lock = disk.lock(f"{path}/LOCK", f"{os.getpid()}\n")
+            lock = disk.lock(f"{path}/LOCK", f"{os.getpid():<10}\n")
         except BlockingIOError:
             raise DirectoryLockedError(
                 f"the data directory {path} is in use by another process; stop it or choose another directory", path=path

@@ -168,6 +168,10 @@ class Log:
         return self._failure
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def damages(self) -> tuple[Damage, ...]:
         return tuple(self._damages)
 
@@ -233,10 +237,10 @@ class Log:
         self.write_staged()
         return facts
 
-    def write_staged(self) -> None:
-        """Write everything staged with one call. On an error nothing of it is in the log."""
+    def write_staged(self) -> int:
+        """Write everything staged with one call; returns the bytes. On an error nothing of it is in the log."""
         if not self._staged:
-            return
+            return 0
         staged, facts, after = self._staged, self._staged_facts, self._staged_cursor
         assert after is not None, "staging sets the cursor"
         self._staged, self._staged_facts, self._staged_cursor = [], [], None
@@ -247,9 +251,12 @@ class Log:
             raise
         finally:
             self._staged_end = self.log_end_offset
+        byte_count = 0
         for batch in facts:
             self._appended_records += batch.count
-            self._appended_bytes += batch.byte_count
+            byte_count += batch.byte_count
+        self._appended_bytes += byte_count
+        return byte_count
 
     def _reserve(self, byte_count: int, now_ns: int) -> IndexCursor:
         """The cursor for a batch of that size, in a new segment when the present one is full or old."""

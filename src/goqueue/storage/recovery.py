@@ -18,11 +18,12 @@ from goqueue.host import Disk
 from goqueue.record import IndexCursor, resync, scan
 from goqueue.storage.checkpoint import Checkpoint
 from goqueue.storage.damage import Damage, Examination, examine
-from goqueue.storage.segment import LOG_SUFFIX, Segment, remove_segment_files, segment_path
+from goqueue.storage.segment import LOG_SUFFIX, Segment, remove_segment_files, segment_path, write_all
 from goqueue.storage.sparse_index import IndexDamagedError
 
 _SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 UNFINISHED_SUFFIX = ".compacting"
+_REWRITE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +60,16 @@ class Recovery:
         self._checkpoint = checkpoint or Checkpoint()
         self.report = RecoveryReport(was_clean=self._checkpoint.clean)
         self._segments: list[Segment] = []
+        # Bases of which there is an index and no log.
+        self._orphans: set[int] = set()
 
     def run(self) -> list[Segment]:
         bases = self._sweep()
         tail_base = self._checkpoint.segment_base if self._known else (bases[-1] if bases else 0)
         self._open_durable([base for base in bases if base < tail_base], tail_base)
         self._open_tail([base for base in bases if base >= tail_base], tail_base)
+        for base in self._orphans:
+            self._remove_segment(base)
         self._ensure_writable()
         return self._segments
 
@@ -83,8 +88,7 @@ class Recovery:
         # Retention moves the start before it removes files: what lies wholly below it was on its way out.
         while len(bases) > 1 and bases[1] <= self._checkpoint.log_start_offset:
             self._remove_segment(bases.pop(0))
-        for base in others - logs:
-            self._remove_segment(base)
+        self._orphans = others - logs
         return bases
 
     # -- durable segments ---------------------------------------------------------------------------------------
@@ -192,7 +196,20 @@ class Recovery:
         segment = self._rebuild(base, whole, writable=True)
         if error is not None:
             self._cut(segment, data, error.code)
+        self._make_durable(segment, data, synced)
         return segment, torn
+
+    def _make_durable(self, segment: Segment, data: memoryview, position: int) -> None:
+        """Sync what lies above the recovery point, after writing it once more.
+
+        Where a sync has failed before, the kernel may hold these bytes as clean pages that the disk never got, and a sync
+        alone would be told that all is well.
+        """
+        end = segment.size_bytes
+        while position < end:
+            chunk = bytes(data[position : min(position + _REWRITE_BYTES, end)])
+            position += segment.file.pwrite(chunk, position)
+        segment.file.sync()
 
     def _synced_position(self, base: int) -> int:
         return self._checkpoint.synced_position if self._known and base == self._checkpoint.segment_base else 0
@@ -215,7 +232,6 @@ class Recovery:
         )
         self.report.cuts.append(cut)
         segment.file.truncate(position)
-        segment.file.sync()
 
     def _keep(self, base: int, position: int, data: memoryview) -> str:
         """Copy readable records out of harm's way before they are cut: they were not durable, but who knows."""
@@ -223,7 +239,7 @@ class Recovery:
         if self._disk.exists(path):
             self._disk.remove(path)
         file = self._disk.create(path)
-        file.append([data])
+        write_all(file, data)
         file.sync()
         file.close()
         return path
@@ -256,11 +272,17 @@ class Recovery:
         self._segments.append(Segment.create(self._disk, self._directory, end))
 
     def _note_missing(self, start: int, end: int) -> None:
+        self._orphans.discard(start)
         self._note(segment_path(self._directory, start), start, end, 0, "the file is missing")
 
     def _note_short(self, segment: Segment, end: int) -> None:
-        self._note(segment.path, segment.next_offset, end, segment.size_bytes, "the file is shorter than it was")
-        segment.next_offset = end
+        start, segment.next_offset = segment.next_offset, end
+        if start in self._orphans:
+            # Its index tells that there was a file; kept, so that it can tell the same at the next start.
+            self._orphans.remove(start)
+            self._note_missing(start, end)
+        else:
+            self._note(segment.path, start, end, segment.size_bytes, "the file is shorter than it was")
 
     def _note(self, file: str, start: int, end: int, position: int, reason: str) -> None:
         damage = Damage(

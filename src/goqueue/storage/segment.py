@@ -102,7 +102,7 @@ class Segment:
     def rebuild(cls, disk: Disk, directory: str, base_offset: int, found: Examination, *, writable: bool) -> Segment:
         """A segment whose indexes are written anew from an examination of its file."""
         segment = cls(disk, directory, base_offset)
-        segment._create_indexes()
+        segment._renew_indexes(found)
         segment.writable = writable
         segment._take(found)
         if not writable:
@@ -138,6 +138,17 @@ class Segment:
     def _create_indexes(self) -> None:
         self._offset_index = SparseIndex.create(self._disk, self._path(OFFSET_INDEX_SUFFIX))
         self._time_index = SparseIndex.create(self._disk, self._path(TIME_INDEX_SUFFIX))
+
+    def _renew_indexes(self, found: Examination) -> None:
+        """Empty indexes in place of the present ones.
+
+        Of a damaged segment they stay in memory: stored, they would lead the next opening past the damage.
+        """
+        if not found.damages:
+            self._create_indexes()
+            return
+        self._offset_index = SparseIndex.in_memory(self._disk, self._path(OFFSET_INDEX_SUFFIX))
+        self._time_index = SparseIndex.in_memory(self._disk, self._path(TIME_INDEX_SUFFIX))
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -239,10 +250,21 @@ class Segment:
     def reopen_writable(self) -> None:
         if self.writable:
             return
-        self.close()
+        count = self.offset_index.count
+        self.offset_index.close()
+        self.time_index.close()
+        # Not closed: a reader may still have it.
+        self._file = None
         self.writable = True
-        self._offset_index = SparseIndex.open(self._disk, self._path(OFFSET_INDEX_SUFFIX), writable=True)
-        self._time_index = SparseIndex.open(self._disk, self._path(TIME_INDEX_SUFFIX), writable=True)
+        try:
+            self._offset_index = SparseIndex.open(self._disk, self._path(OFFSET_INDEX_SUFFIX), writable=True)
+            self._time_index = SparseIndex.open(self._disk, self._path(TIME_INDEX_SUFFIX), writable=True)
+        except IndexDamagedError:
+            self.rebuild_indexes(self.examine(None))
+            return
+        if not count == self.offset_index.count == self.time_index.count:
+            # A full disk has kept entries in memory that are lost now.
+            self.rebuild_indexes(self.examine(None))
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -256,6 +278,17 @@ class Segment:
         start, data = self._between_entries(number)
         position, found = find_offset(data, offset)
         return start + position if found >= 0 else start + len(data)
+
+    def cut_point(self, offset: int) -> tuple[int, int]:
+        """Where a cut at `offset` falls: the byte, and the offset after the last record in front of it."""
+        position = self.position_of(offset)
+        if not position:
+            return 0, self.base_offset
+        start, data = self._between_entries(self.offset_index.floor_value(position - 1))
+        facts, error = scan(data[: position - start], 0, IndexCursor(0), True)
+        if error is not None:
+            raise error
+        return position, facts.next_offset
 
     def offset_at_time(self, timestamp_ns: int, *, min_offset: int) -> int | None:
         """The first offset at or above `min_offset` whose timestamp is at least `timestamp_ns`."""
@@ -293,7 +326,8 @@ class Segment:
         data = self.file.pread(window, position)
         if not (length := whole_records(data, bytes_max)):
             data = self.file.pread(end_position - position, position)
-            length = whole_records(data, bytes_max)
+            if not (length := whole_records(data, bytes_max)):
+                raise IndexDamagedError(self.path)
         return FileRange(self.file, position, length)
 
     def read_first_timestamp(self) -> int | None:
@@ -303,21 +337,19 @@ class Segment:
         return self.first_timestamp_ns
 
     def examine(self, end_offset: int | None) -> Examination:
-        """Read the whole file and say what is wrong with it."""
-        return examine(
-            self._disk.map(self.path)[: self.size_bytes or None],
-            file=self.path,
-            base_offset=self.base_offset,
-            end_offset=end_offset,
-        )
+        """Read the whole file and say what is wrong with it; one that is gone is as bad as an empty one."""
+        try:
+            data = self._disk.map(self.path)[: self.size_bytes or None]
+        except FileNotFoundError:
+            data = memoryview(b"")
+        return examine(data, file=self.path, base_offset=self.base_offset, end_offset=end_offset)
 
     def rebuild_indexes(self, found: Examination) -> None:
         """Write both indexes anew; the records stay as they are."""
-        end, next_offset, cursor = self.size_bytes, self.next_offset, self.cursor
-        self._create_indexes()
+        next_offset, cursor = self.next_offset, self.cursor
+        self._renew_indexes(found)
         self._take(found)
         self.next_offset, self.cursor = next_offset, cursor
-        self.cursor.position = end
         if not self.writable:
             self._seal_indexes()
 
@@ -348,6 +380,16 @@ class Segment:
 
     def _path(self, suffix: str) -> str:
         return segment_path(self._directory, self.base_offset, suffix)
+
+
+def write_all(file: File, data: Buffer) -> None:
+    """Append everything or raise; a disk that takes no more has no room."""
+    rest = memoryview(data)
+    while rest:
+        written = file.append([rest])
+        if not written:
+            raise OSError(errno.ENOSPC, "no bytes written", file.path)
+        rest = rest[written:]
 
 
 def remove_segment_files(disk: Disk, directory: str, base_offset: int) -> None:

@@ -53,12 +53,12 @@ class SlotFile:
 
     def write(self, payload: bytes, *, sync: bool) -> None:
         """Replace the payload. Without `sync` a power loss may bring an earlier one back, never a mixture."""
-        self._sequence += 1
-        slot = _pack_slot(self._sequence, payload)
-        position = (self._sequence % 2) * SLOT_BYTES
-        written = self._file.pwrite(slot, position)
+        sequence = self._sequence + 1
+        written = self._file.pwrite(_pack_slot(sequence, payload), (sequence % 2) * SLOT_BYTES)
         if written != SLOT_BYTES:
             raise OSError(f"short write of {written} bytes to {self._file.path}")
+        # Only now: after a failed write the next one must not go to the slot that is still whole.
+        self._sequence = sequence
         self.payload = payload
         if sync:
             self._file.sync()

@@ -3,7 +3,7 @@
 Entry: key i64, value u32, CRC32C u32 of the twelve bytes before. In `.index` the key is an offset and the value the
 position of its record; in `.timeindex` the key is the highest timestamp up to and including a record and the value that
 record's offset less the segment's base. Entries not yet written live in a short tail in memory; the rest is searched
-through a memory map that is made when first needed. Nothing here is ever synced: a lost index is only time lost.
+through a memory map that is made when first needed. Appended entries are never synced: a lost index is only time lost.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ class SparseIndex:
         if size % INDEX_ENTRY_BYTES:
             raise IndexDamagedError(path)
         return cls(disk, path, disk.open(path, writable=True) if writable else None, size)
+
+    @classmethod
+    def in_memory(cls, disk: Disk, path: str) -> SparseIndex:
+        """An empty index without a file. A damaged segment gets one: it is examined anew whenever it is opened."""
+        if disk.exists(path):
+            disk.remove(path)
+        return cls(disk, path, None, 0)
 
     @property
     def count(self) -> int:
@@ -122,10 +129,12 @@ class SparseIndex:
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries. The index must be writable."""
         self.flush()
-        assert self._file is not None, "only a writable index is cut"
         keep = count * INDEX_ENTRY_BYTES
         if keep < self._stored_bytes:
+            assert self._file is not None, "only a writable index is cut"
             self._file.truncate(keep)
+            # Or a crash could bring back entries that are whole and of records that are gone.
+            self._file.sync()
             self._stored_bytes = keep
             self._tail.clear()
         else:
@@ -145,7 +154,10 @@ class SparseIndex:
 
     def _stored(self) -> memoryview:
         if self._view is None:
-            view = self._disk.map(self.path)
+            try:
+                view = self._disk.map(self.path)
+            except FileNotFoundError:
+                raise IndexDamagedError(self.path) from None
             if len(view) < self._stored_bytes:
                 raise IndexDamagedError(self.path)
             self._view = view[: self._stored_bytes]

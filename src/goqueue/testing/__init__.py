@@ -1,6 +1,6 @@
 """Faulty twins of the world outside: what tests and the simulator give to code instead of `goqueue.host`."""
 
-from goqueue.testing.disk_faults import DiskOperation, Faults
+from goqueue.testing.disk_faults import DiskOperation, Faults, SimulatedCrash
 from goqueue.testing.sim_clock import SimClock, SimEventLoop, run_simulated
 from goqueue.testing.sim_disk import DiskSnapshot, SimDisk
 from goqueue.testing.sim_entropy import SimEntropy
@@ -20,5 +20,6 @@ __all__ = [
     "SimFile",
     "SimHost",
     "SimNetwork",
+    "SimulatedCrash",
     "run_simulated",
 ]

@@ -2,6 +2,7 @@
 
 Two sources: failures planned one by one (`plan`), and probabilities (`Faults`) that may be swapped at any time.
 A run draws random numbers only for probabilities above zero, so switching a fault on does not reshuffle the others.
+A third is the end of everything: after a number of changing operations the machine stops (`SimulatedCrash`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ DiskOperation = Literal[
     "truncate",
     "write",
 ]
+
+_READING: frozenset[DiskOperation] = frozenset({"list", "map", "open", "read"})
+
+
+class SimulatedCrash(BaseException):
+    """The machine has stopped in the middle of things. Not an `Exception`: no code under test may handle it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +75,12 @@ class PlannedFault:
 class FaultInjector:
     """Decides, at the start of each operation, whether it fails."""
 
-    __slots__ = ("_planned", "_random", "faults")
+    __slots__ = ("_changes_left", "_planned", "_random", "faults")
 
     def __init__(self, rng: random.Random, faults: Faults) -> None:
         self._random = rng
         self._planned: list[PlannedFault] = []
+        self._changes_left: int | None = None  # until the machine stops; None is never
         self.faults = faults
 
     def plan(self, fault: PlannedFault) -> None:
@@ -81,8 +89,17 @@ class FaultInjector:
     def clear(self) -> None:
         self._planned.clear()
 
+    @property
+    def planned_count(self) -> int:
+        return len(self._planned)
+
+    def stop_after(self, change_count: int | None) -> None:
+        self._changes_left = change_count
+
     def check(self, operation: DiskOperation, path: str) -> None:
         """Raise the fault that is due for this operation, if any."""
+        if self._changes_left is not None:
+            self._count_down(operation, path)
         if self._planned:
             self._raise_planned(operation, path)
         if self.faults is NO_FAULTS:
@@ -90,6 +107,14 @@ class FaultInjector:
         probability = self.faults.probability_of(operation)
         if probability and self._random.random() < probability:
             raise disk_error(errno.EIO, path)
+
+    def _count_down(self, operation: DiskOperation, path: str) -> None:
+        assert self._changes_left is not None, "called only when a stop is due"
+        if self._changes_left <= 0 and (self._changes_left < 0 or operation not in _READING):
+            self._changes_left = -1  # From now on not even reads work: the process is gone.
+            raise SimulatedCrash(f"before {operation} of {path}")
+        if operation not in _READING:
+            self._changes_left -= 1
 
     def _raise_planned(self, operation: DiskOperation, path: str) -> None:
         for index, fault in enumerate(self._planned):

@@ -24,7 +24,7 @@ from goqueue.testing.reference import Cursor, ReferenceFacts
 
 FACTS = tuple(ReferenceFacts.__dataclass_fields__)
 CASES_PER_BATCH = 25
-COMPARED_CALLS = 10  # what `kernel_outcomes` yields
+COMPARED_CALLS = 11  # what `kernel_outcomes` yields
 EXTREME_U16 = (0, 1, 2, 3, 4, 5, 255, 32_767, 32_768, 65_534, 65_535)
 EXTREME_U32 = (0, 1, 33, 34, 0xFFFF, 0xFFFFFF, 0x1000000, 0x1000001, 0x7FFFFFFF, 0x80000000, 0xFFFFFFDE, 0xFFFFFFFF)
 SEGMENT_START = Cursor(segment_base=0)
@@ -243,6 +243,7 @@ def kernel_outcomes(case: Case) -> Iterator[tuple[str, object]]:
     yield "decode", outcome(lambda: _records(kernel.decode(data, *selected, case.limit, case.allow_partial)))
     yield "columns", outcome(lambda: _columns(kernel.decode_columns(data, *selected, 1, case.allow_partial)))
     yield "resync", kernel.resync(data, case.position)
+    yield "whole_records", kernel.whole_records(data, case.position)
     yield "find_offset", outcome(lambda: kernel.find_offset(data, case.min_offset))
     yield "find_timestamp", outcome(lambda: kernel.find_timestamp(data, case.wanted_ns, case.min_offset))
     latest: dict[bytes, int] = {}
@@ -306,6 +307,7 @@ def reference_outcomes(case: Case) -> Iterator[tuple[str, object]]:
     yield "decode", outcome(lambda: _expected(reference.decode(data, *selected, case.limit, case.allow_partial)))
     yield "columns", outcome(lambda: _expected_columns(reference.decode(data, *selected, -1, case.allow_partial)))
     yield "resync", reference.resync(data, case.position)
+    yield "whole_records", reference.whole_records(data, case.position)
     yield "find_offset", outcome(lambda: reference.find_offset(data, case.min_offset))
     yield "find_timestamp", outcome(lambda: reference.find_timestamp(data, case.wanted_ns, case.min_offset))
     latest: dict[bytes, int] = {}
@@ -374,6 +376,7 @@ def call_all(case: Case) -> int:
         lambda: _records(kernel.decode(data, *selected, case.limit, case.allow_partial)),
         lambda: kernel.decode_columns(data, *selected, 1000, case.allow_partial),
         lambda: kernel.resync(data, case.position),
+        lambda: kernel.whole_records(data, case.position),
         lambda: kernel.find_offset(data, case.min_offset),
         lambda: kernel.find_timestamp(data, case.wanted_ns, case.min_offset),
         lambda: kernel.collect_keys(data, latest),

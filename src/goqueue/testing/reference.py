@@ -432,6 +432,18 @@ def find_timestamp(data: bytes, timestamp_ns: int, min_offset: int) -> tuple[int
     return len(data), -1
 
 
+def whole_records(data: bytes, bytes_max: int) -> int:
+    """How many bytes of whole records fit into `bytes_max`, or the first record's where it alone is larger. Only
+    lengths are looked at."""
+    end = 0
+    while len(data) - end >= HEADER.size:
+        next_end = end + HEADER.size + sum(HEADER.unpack_from(data, end)[8:])
+        if next_end > len(data) or (end > 0 and next_end > bytes_max):
+            break
+        end = next_end
+    return end
+
+
 # -- compaction -------------------------------------------------------------------------------------------------
 
 

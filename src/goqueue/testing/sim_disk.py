@@ -149,9 +149,19 @@ class SimDisk:
         with self._mutex:
             self._start_generation()
 
+    def crash_after(self, change_count: int) -> None:
+        """Let so many more changing operations happen, then raise `SimulatedCrash` from every one until `crash` or
+        `kill` says how the machine ended. Which bytes survive is decided there."""
+        self._injector.stop_after(change_count)
+
     def fail_next(self, operation: DiskOperation, error_number: int, *, path_part: str = "") -> None:
         """Fail the next such operation on a path that contains `path_part`. Calls add up, in order."""
         self._injector.plan(PlannedFault(operation=operation, error_number=error_number, path_part=path_part))
+
+    @property
+    def is_perfect(self) -> bool:
+        """No fault is switched on or planned."""
+        return self._injector.faults == NO_FAULTS and not self._injector.planned_count
 
     @property
     def faults(self) -> Faults:
@@ -199,6 +209,7 @@ class SimDisk:
             del self._locked[inode]
 
     def _start_generation(self) -> None:
+        self._injector.stop_after(None)
         self._locked.clear()
         self._medium.start_generation(self._tree.files())
 

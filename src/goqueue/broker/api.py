@@ -1,0 +1,291 @@
+"""BrokerApi: what a broker can do, once, below every face.
+
+Faces translate; rules live here or further down. All methods belong to the event loop that opened the broker.
+Batches of records move as bytes; messages as objects exist only for faces that carry them one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from goqueue.broker.config import BrokerConfig
+from goqueue.broker.disk_guard import DiskGuard, DiskState
+from goqueue.broker.maintenance import Maintenance
+from goqueue.broker.messages import Acks, Message, Published
+from goqueue.broker.partition import Partition
+from goqueue.broker.topics import Topics
+from goqueue.errors import GoQueueError, LimitExceededError, NotReadyError, OffsetOutOfRangeError
+from goqueue.host import Clock, Disk, Entropy
+from goqueue.metadata import TopicInfo, TopicSettings
+from goqueue.metadata.catalog import PARTITIONS_DEFAULT
+from goqueue.model import partition_for_key
+from goqueue.record import INVISIBLE_FLAGS, BatchBuilder, Record, decode
+from goqueue.storage import DataDirectory, GroupCommit
+
+_logger = logging.getLogger(__name__)
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`ready` is false while the broker starts, drains, or has damaged or failed partitions; `checks` says why."""
+
+    ready: bool
+    phase: Phase
+    checks: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+
+
+class BrokerApi:
+    def __init__(self, directory: DataDirectory, clock: Clock, entropy: Entropy, config: BrokerConfig) -> None:
+        self.config = config
+        self.clock = clock
+        self.directory = directory
+        self.phase = Phase.STARTING
+        loop = asyncio.get_running_loop()
+        self._commit = GroupCommit(
+            post=loop.call_soon_threadsafe, clock=clock, sync_within_ms=config.sync_within_ms
+        )
+        self.topics = Topics(directory, self._commit, clock, entropy)
+        self.disk_guard = DiskGuard(
+            directory.disk, directory.path, config.disk_warn_percent, config.disk_refuse_percent
+        )
+        self._maintenance = Maintenance(self.topics, self.disk_guard, clock, config)
+        self._turn = itertools.count()
+        self._started_ns = clock.monotonic_ns()
+
+    @classmethod
+    async def open(
+        cls, *, disk: Disk, path: str, clock: Clock, entropy: Entropy, config: BrokerConfig | None = None
+    ) -> BrokerApi:
+        """Open or create the data directory and everything in it."""
+        directory = DataDirectory.open(disk, path, entropy)
+        broker = None
+        try:
+            broker = cls(directory, clock, entropy, config or BrokerConfig())
+            await broker.topics.load()
+            broker.disk_guard.look()
+            broker._maintenance.start()
+        except BaseException:
+            if broker is not None:
+                broker._commit.close()
+            directory.close()
+            raise
+        broker.phase = Phase.READY
+        return broker
+
+    # -- publishing ---------------------------------------------------------------------------------------------
+
+    def check_writable(self) -> None:
+        """Raise what keeps the whole broker from taking messages now."""
+        if self.phase is not Phase.READY:
+            raise NotReadyError(f"the broker is {self.phase} and takes no messages", phase=str(self.phase))
+        self.disk_guard.check_write()
+
+    async def publish(self, topic: str, messages: Sequence[Message], acks: Acks = Acks.ALL) -> list[Published]:
+        """Publish messages of one topic; one result per message, in order. A bad message costs only itself."""
+        self.check_writable()
+        info = self.topics.catalog.get(topic)
+        self.topics.check_public(topic)
+        if len(messages) > self.config.publish_messages_max:
+            raise LimitExceededError(
+                f"{len(messages)} messages in one request; at most {self.config.publish_messages_max}",
+                limit="publish_messages",
+                maximum=self.config.publish_messages_max,
+            )
+        results: list[Published] = [Published()] * len(messages)
+        batches = self._gather(info, messages, results)
+        await asyncio.gather(*(self._publish_batch(topic, number, b, acks, results) for number, b in batches.items()))
+        return results
+
+    def _gather(
+        self, info: TopicInfo, messages: Sequence[Message], results: list[Published]
+    ) -> dict[int, tuple[BatchBuilder, list[int]]]:
+        """Encode the messages by partition; those that cannot be get their error."""
+        batches: dict[int, tuple[BatchBuilder, list[int]]] = {}
+        turn = next(self._turn)
+        for index, message in enumerate(messages):
+            try:
+                number = self._partition_for(info, message, turn)
+                builder, indexes = batches.get(number) or (BatchBuilder(info.settings.max_message_bytes), [])
+                builder.add(message.value, message.key, message.headers or None, message.priority)
+            except GoQueueError as error:
+                results[index] = Published(error=error)
+                continue
+            indexes.append(index)
+            batches[number] = builder, indexes
+        return batches
+
+    def _partition_for(self, info: TopicInfo, message: Message, turn: int) -> int:
+        if message.partition is not None:
+            self.topics.partition(info.name, message.partition)
+            return message.partition
+        if message.key is not None:
+            return partition_for_key(message.key, info.partition_count)
+        return turn % info.partition_count
+
+    async def _publish_batch(
+        self, topic: str, number: int, batch: tuple[BatchBuilder, list[int]], acks: Acks, results: list[Published]
+    ) -> None:
+        builder, indexes = batch
+        try:
+            partition = self.topics.partition(topic, number)
+            facts = partition.append(builder.take(), self.clock.wall_ns())
+            if acks is Acks.ALL:
+                await wait_durable(partition, facts.next_offset)
+        except GoQueueError as error:
+            for index in indexes:
+                results[index] = Published(error=error)
+            return
+        for n, index in enumerate(indexes):
+            results[index] = Published(number, facts.base_offset + n, facts.max_timestamp_ns)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        timestamp_ns: int | None = None,
+        limit: int | None = None,
+        bytes_max: int | None = None,
+        committed: bool = True,
+        wait_ms: int = 0,
+    ) -> ReadResult:
+        """Messages in log order from an offset or a time on; waits up to `wait_ms` when there are none yet."""
+        place = self.topics.partition(topic, partition)
+        limit = min(limit or self.config.read_limit_default, self.config.read_limit_max)
+        bytes_max = min(bytes_max or self.config.fetch_bytes_default, self.config.fetch_bytes_max)
+        start = self._start_offset(place, offset, timestamp_ns)
+        deadline_ns = self.clock.monotonic_ns() + min(wait_ms, self.config.wait_max_ms) * 1_000_000
+        while True:
+            result = self._read_now(place, start, limit, bytes_max, committed)
+            start = result.next_offset
+            remaining_ns = deadline_ns - self.clock.monotonic_ns()
+            if result.records or remaining_ns <= 0 or self.phase is not Phase.READY:
+                return result
+            await self.wait_data(place, start, remaining_ns / 1e9)
+
+    def _start_offset(self, place: Partition, offset: int | None, timestamp_ns: int | None) -> int:
+        if timestamp_ns is not None:
+            found = place.log.offset_at_time(timestamp_ns)
+            return place.high_watermark if found is None else found
+        return place.log.log_start_offset if offset is None else offset
+
+    def _read_now(self, place: Partition, offset: int, limit: int, bytes_max: int, committed: bool) -> ReadResult:
+        """Visible records at or behind `offset`, passing over stretches that hold none."""
+        end = place.last_stable_offset if committed else place.high_watermark
+        if offset > end:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is beyond the end of {place.identity}, which is {end}", offset=offset, log_end_offset=end
+            )
+        while offset < end:
+            data = place.log.read(offset, bytes_max, end)
+            if not data:
+                break
+            records = decode(data, INVISIBLE_FLAGS, offset, limit=limit)
+            last = records[-1].offset if len(records) == limit else decode(data)[-1].offset
+            offset = last + 1
+            if records:
+                place.fetched_bytes += len(data)
+                return ReadResult(records, offset, place.high_watermark)
+        return ReadResult([], offset, place.high_watermark)
+
+    async def wait_data(self, place: Partition, offset: int, timeout_s: float) -> None:
+        """Return when the partition has something at `offset`, or after the time."""
+        if place.high_watermark > offset:
+            return
+        reader = place.wait_data()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await reader
+        finally:
+            place.stop_waiting(reader)
+
+    # -- topics -------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, *, partition_count: int = PARTITIONS_DEFAULT, settings: Mapping[str, object] | None = None
+    ) -> TopicInfo:
+        self.check_writable()
+        return await self.topics.create(name, partition_count, TopicSettings.from_mapping(settings or {}))
+
+    async def alter_topic(self, name: str, settings: Mapping[str, object]) -> TopicInfo:
+        self.check_writable()
+        return await self.topics.alter(name, settings)
+
+    async def delete_topic(self, name: str) -> None:
+        if self.phase is not Phase.READY:
+            raise NotReadyError(f"the broker is {self.phase}", phase=str(self.phase))
+        await self.topics.delete(name)
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    @property
+    def uptime_s(self) -> float:
+        return (self.clock.monotonic_ns() - self._started_ns) / 1e9
+
+    def health(self) -> Health:
+        checks = {"phase": str(self.phase), "disk": str(self.disk_guard.state)}
+        damaged = [str(p.identity) for p in self.topics.partitions() if p.log.damages]
+        failed = [str(p.identity) for p in self.topics.partitions() if p.log.failure]
+        checks["damage"] = "ok" if not damaged else f"damaged partitions: {', '.join(damaged[:20])}"
+        checks["storage"] = "ok" if not failed else f"failed partitions, reopen them: {', '.join(failed[:20])}"
+        if self.topics.unknown_directories:
+            checks["catalog"] = f"directories without a topic: {', '.join(self.topics.unknown_directories[:20])}"
+        ready = self.phase is Phase.READY and not damaged and not failed
+        return Health(ready and self.disk_guard.state is not DiskState.REFUSING, self.phase, checks)
+
+    def drain(self) -> None:
+        """Take no more messages and let long polls end; what is under way finishes."""
+        if self.phase is Phase.READY:
+            self.phase = Phase.DRAINING
+            for partition in self.topics.partitions():
+                partition.wake_readers()
+
+    async def close(self) -> None:
+        """Drain, sync everything, release the directory."""
+        if self.phase is Phase.CLOSED:
+            return
+        self.drain()
+        await self._maintenance.stop()
+        self.phase = Phase.CLOSED
+        self._commit.close()
+        self.directory.close()
+
+
+async def wait_durable(partition: Partition, offset: int) -> None:
+    """Return when everything below `offset` is durable; raises what makes it impossible."""
+    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: GoQueueError | None) -> None:
+        if durable.done():
+            return
+        if error is None:
+            durable.set_result(None)
+        else:
+            durable.set_exception(error)
+
+    partition.when_durable(offset, done)
+    await durable

@@ -1,0 +1,60 @@
+"""Settings of the broker itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goqueue.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    # acks=leader promises durability within this time.
+    sync_within_ms: int = 1000
+    # How often retention, age and compaction are looked at.
+    maintenance_interval_ms: int = 30_000
+    # How often free space is looked at, and the used shares at which to warn and to refuse writes.
+    disk_check_interval_ms: int = 5_000
+    disk_warn_percent: int = 85
+    disk_refuse_percent: int = 90
+    # Sealed segments are read again at this rate to find damage early; 0 turns the scrub off.
+    scrub_bytes_per_second: int = 16 << 20
+    # Long polls wait this long unless asked otherwise, and never longer than the maximum.
+    wait_default_ms: int = 30_000
+    wait_max_ms: int = 60_000
+    # Messages of one stream read.
+    read_limit_default: int = 100
+    read_limit_max: int = 1_000
+    # Bytes of one stream read or fetch.
+    fetch_bytes_default: int = 1 << 20
+    fetch_bytes_max: int = 16 << 20
+    # Messages of one publish request.
+    publish_messages_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be at least {low}, not {getattr(self, name)!r}"
+            for name, low in _MINIMA.items()
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < low
+        ]
+        if not problems and not self.disk_warn_percent <= self.disk_refuse_percent <= 100:
+            problems.append("disk_warn_percent <= disk_refuse_percent <= 100 must hold")
+        if problems:
+            raise ConfigurationError("; ".join(problems), problems=problems)
+
+
+_MINIMA = {
+    "sync_within_ms": 1,
+    "maintenance_interval_ms": 10,
+    "disk_check_interval_ms": 10,
+    "disk_warn_percent": 1,
+    "disk_refuse_percent": 1,
+    "scrub_bytes_per_second": 0,
+    "wait_default_ms": 0,
+    "wait_max_ms": 0,
+    "read_limit_default": 1,
+    "read_limit_max": 1,
+    "fetch_bytes_default": 1,
+    "fetch_bytes_max": 1,
+    "publish_messages_max": 1,
+}
