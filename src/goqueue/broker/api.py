@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.disk_guard import DiskGuard, DiskState
+from goqueue.broker.gathering import Gathering, Placed
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.messages import Acks, Message, Published
 from goqueue.broker.partition import Partition
@@ -24,8 +25,7 @@ from goqueue.errors import GoQueueError, LimitExceededError, NotReadyError, Offs
 from goqueue.host import Clock, Disk, Entropy
 from goqueue.metadata import TopicInfo, TopicSettings
 from goqueue.metadata.catalog import PARTITIONS_DEFAULT
-from goqueue.model import partition_for_key
-from goqueue.record import INVISIBLE_FLAGS, BatchBuilder, Record, decode
+from goqueue.record import INVISIBLE_FLAGS, BatchFacts, Record, decode, last_offset
 from goqueue.storage import DataDirectory, GroupCommit
 
 _logger = logging.getLogger(__name__)
@@ -102,61 +102,63 @@ class BrokerApi:
 
     async def publish(self, topic: str, messages: Sequence[Message], acks: Acks = Acks.ALL) -> list[Published]:
         """Publish messages of one topic; one result per message, in order. A bad message costs only itself."""
+        gathering = self.gather(topic, len(messages))
+        for message in messages:
+            gathering.add(message.value, message.key, message.headers or None, message.priority, message.partition)
+        results: list[Published] = [Published()] * len(messages)
+        for placed in await self.publish_gathered(gathering, acks):
+            for n, position in enumerate(placed.positions):
+                results[position] = Published(placed.partition, placed.base_offset + n, placed.timestamp_ns)
+        for position, error in gathering.errors.items():
+            results[position] = Published(error=error)
+        return results
+
+    def gather(self, topic: str, count: int) -> Gathering:
+        """Begin to publish `count` messages: add them to the answer, then hand it to `publish_gathered`."""
         self.check_writable()
         info = self.topics.catalog.get(topic)
         self.topics.check_public(topic)
-        if len(messages) > self.config.publish_messages_max:
+        if count > self.config.publish_messages_max:
             raise LimitExceededError(
-                f"{len(messages)} messages in one request; at most {self.config.publish_messages_max}",
+                f"{count} messages in one request; at most {self.config.publish_messages_max}",
                 limit="publish_messages",
                 maximum=self.config.publish_messages_max,
             )
-        results: list[Published] = [Published()] * len(messages)
-        batches = self._gather(info, messages, results)
-        await asyncio.gather(*(self._publish_batch(topic, number, b, acks, results) for number, b in batches.items()))
-        return results
+        return Gathering(self.topics, info, next(self._turn))
 
-    def _gather(
-        self, info: TopicInfo, messages: Sequence[Message], results: list[Published]
-    ) -> dict[int, tuple[BatchBuilder, list[int]]]:
-        """Encode the messages by partition; those that cannot be get their error."""
-        batches: dict[int, tuple[BatchBuilder, list[int]]] = {}
-        turn = next(self._turn)
-        for index, message in enumerate(messages):
+    async def publish_gathered(self, gathering: Gathering, acks: Acks = Acks.ALL) -> list[Placed]:
+        """Write what was gathered; a batch that fails adds its messages to `gathering.errors`."""
+        written: list[tuple[Partition, BatchFacts, list[int]]] = []
+        for number, (builder, positions) in gathering.batches.items():
+            if positions:
+                try:
+                    partition = self.topics.partition(gathering.info.name, number)
+                    written.append((partition, partition.append(builder.take(), self.clock.wall_ns()), positions))
+                except GoQueueError as error:
+                    gathering.errors.update(dict.fromkeys(positions, error))
+        # All are asked for before the first is awaited, so that the syncs run side by side.
+        waits = [durable(partition, facts.next_offset) for partition, facts, _ in written] if acks is Acks.ALL else []
+        placed = []
+        for n, (partition, facts, positions) in enumerate(written):
             try:
-                number = self._partition_for(info, message, turn)
-                builder, indexes = batches.get(number) or (BatchBuilder(info.settings.max_message_bytes), [])
-                builder.add(message.value, message.key, message.headers or None, message.priority)
+                if waits:
+                    await waits[n]
             except GoQueueError as error:
-                results[index] = Published(error=error)
-                continue
-            indexes.append(index)
-            batches[number] = builder, indexes
-        return batches
+                gathering.errors.update(dict.fromkeys(positions, error))
+            else:
+                number = partition.identity.partition
+                placed.append(Placed(number, positions, facts.base_offset, facts.max_timestamp_ns))
+        return placed
 
-    def _partition_for(self, info: TopicInfo, message: Message, turn: int) -> int:
-        if message.partition is not None:
-            self.topics.partition(info.name, message.partition)
-            return message.partition
-        if message.key is not None:
-            return partition_for_key(message.key, info.partition_count)
-        return turn % info.partition_count
-
-    async def _publish_batch(
-        self, topic: str, number: int, batch: tuple[BatchBuilder, list[int]], acks: Acks, results: list[Published]
-    ) -> None:
-        builder, indexes = batch
-        try:
-            partition = self.topics.partition(topic, number)
-            facts = partition.append(builder.take(), self.clock.wall_ns())
-            if acks is Acks.ALL:
-                await wait_durable(partition, facts.next_offset)
-        except GoQueueError as error:
-            for index in indexes:
-                results[index] = Published(error=error)
-            return
-        for n, index in enumerate(indexes):
-            results[index] = Published(number, facts.base_offset + n, facts.max_timestamp_ns)
+    async def publish_batch(self, topic: str, number: int, batch: bytearray, acks: Acks = Acks.ALL) -> BatchFacts:
+        """Publish records that the client has encoded (docs/formats/record.md); the buffer is stamped in place."""
+        self.check_writable()
+        self.topics.check_public(topic)
+        partition = self.topics.partition(topic, number)
+        facts = partition.append(batch, self.clock.wall_ns())
+        if acks is Acks.ALL:
+            await durable(partition, facts.next_offset)
+        return facts
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -185,6 +187,9 @@ class BrokerApi:
             if result.records or remaining_ns <= 0 or self.phase is not Phase.READY:
                 return result
             await self.wait_data(place, start, remaining_ns / 1e9)
+            if place.log.closed:
+                # Deleted meanwhile: say so, or go on with the topic that has taken its name.
+                place = self.topics.partition(topic, partition)
 
     def _start_offset(self, place: Partition, offset: int | None, timestamp_ns: int | None) -> int:
         if timestamp_ns is not None:
@@ -204,8 +209,7 @@ class BrokerApi:
             if not data:
                 break
             records = decode(data, INVISIBLE_FLAGS, offset, limit=limit)
-            last = records[-1].offset if len(records) == limit else decode(data)[-1].offset
-            offset = last + 1
+            offset = (records[-1].offset if len(records) == limit else last_offset(data)) + 1
             if records:
                 place.fetched_bytes += len(data)
                 return ReadResult(records, offset, place.high_watermark)
@@ -243,6 +247,10 @@ class BrokerApi:
     # -- state --------------------------------------------------------------------------------------------------
 
     @property
+    def maintenance(self) -> Maintenance:
+        return self._maintenance
+
+    @property
     def uptime_s(self) -> float:
         return (self.clock.monotonic_ns() - self._started_ns) / 1e9
 
@@ -275,17 +283,17 @@ class BrokerApi:
         self.directory.close()
 
 
-async def wait_durable(partition: Partition, offset: int) -> None:
-    """Return when everything below `offset` is durable; raises what makes it impossible."""
-    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+def durable(partition: Partition, offset: int) -> asyncio.Future[None]:
+    """Done when everything below `offset` is durable, or with what makes that impossible."""
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(error: GoQueueError | None) -> None:
-        if durable.done():
+        if waiting.done():
             return
         if error is None:
-            durable.set_result(None)
+            waiting.set_result(None)
         else:
-            durable.set_exception(error)
+            waiting.set_exception(error)
 
     partition.when_durable(offset, done)
-    await durable
+    return waiting

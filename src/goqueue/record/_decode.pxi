@@ -7,10 +7,14 @@ cdef uint8_t _NO_RECORD[HEADER]  # what `Record.__new__(Record)` shows: zeros in
 @cython.no_gc
 @cython.freelist(4096)
 cdef class Record:
-    """A view of one stored record. It keeps the buffer it was read from alive; fields are decoded when asked for."""
+    """A view of one stored record. It keeps the buffer it was read from alive; fields are decoded when asked for.
+
+    `topic` and `partition` say where it was read, if the reader told `decode`."""
 
     cdef bytes _base
     cdef const uint8_t *_p
+    cdef readonly str topic
+    cdef readonly int partition
 
     def __cinit__(self):
         self._p = _NO_RECORD
@@ -85,7 +89,7 @@ cdef class Record:
 
 
 def decode(batch, uint8_t skip_flags=0, int64_t min_offset=0, int64_t max_offset=INT64_MAX, Py_ssize_t limit=-1,
-           bint allow_partial=False):
+           bint allow_partial=False, str topic=None, int partition=-1):
     """The batch's records with min_offset <= offset < max_offset and none of `skip_flags`, at most `limit`.
 
     `allow_partial` ends quietly at a record that the buffer cuts off."""
@@ -109,10 +113,32 @@ def decode(batch, uint8_t skip_flags=0, int64_t min_offset=0, int64_t max_offset
             record = Record.__new__(Record)
             record._base = base
             record._p = p + at
+            record.topic = topic
+            record.partition = partition
             found.append(record)
             limit -= 1
         at += s.size
     return found
+
+
+def last_offset(data):
+    """Offset of the last whole record, -1 when there is none. Only lengths are looked at."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef size_t at = 0, size
+    cdef int64_t offset = -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        while view.len - at >= HEADER:
+            size = (<size_t>HEADER + gq_load16(p + at + 26) + gq_load32(p + at + 28) + gq_load16(p + at + 32))
+            if size > view.len - at:
+                break
+            offset = <int64_t>gq_load64(p + at + 8)
+            at += size
+        return offset
+    finally:
+        PyBuffer_Release(&view)
 
 
 # -- Arrow ------------------------------------------------------------------------------------------------------

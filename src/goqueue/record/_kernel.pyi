@@ -109,6 +109,10 @@ class BatchBuilder:
 
 class Record:
     @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
     def offset(self) -> int: ...
     @property
     def timestamp_ns(self) -> int: ...
@@ -133,7 +137,10 @@ def decode(
     max_offset: int = ...,
     limit: int = -1,
     allow_partial: bool = False,
+    topic: str | None = None,
+    partition: int = -1,
 ) -> list[Record]: ...
+def last_offset(data: Buffer) -> int: ...
 
 class Columns:
     count: int

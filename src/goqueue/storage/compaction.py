@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from goqueue.host import Disk, File
 from goqueue.record import collect_keys, gap_marker, retain_latest
-from goqueue.storage.damage import Examination, examine
+from goqueue.storage.damage import Damage, Examination, examine
 from goqueue.storage.log import Log
 from goqueue.storage.recovery import UNFINISHED_SUFFIX
-from goqueue.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_path
+from goqueue.storage.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_path, write_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class CompactionResult:
     replacements: list[Replacement] = field(default_factory=list)
     # Every key below this offset has been seen.
     compacted_to: int = 0
+    # Of the log, when the plan was made.
+    truncations: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
 
@@ -51,10 +53,9 @@ def plan_compaction(
     """
     log.sync()
     limit = log.log_end_offset if end_offset is None else end_offset
-    damaged = {damage.file for damage in log.damages}
     clean: list[Segment] = []
     for segment in log.sealed_segments:
-        if segment.next_offset > limit or segment.path in damaged:
+        if segment.next_offset > limit or any(_touches(damage, segment) for damage in log.damages):
             break
         clean.append(segment)
     start = 0 if everything else log.compacted_to
@@ -62,6 +63,10 @@ def plan_compaction(
         return None
     tombstones_before_ns = now_ns - log.config.tombstone_retention_ms * 1_000_000
     return CompactionPlan(log, clean, start, tombstones_before_ns)
+
+
+def _touches(damage: Damage, segment: Segment) -> bool:
+    return damage.from_offset < segment.next_offset and damage.to_offset > segment.base_offset
 
 
 class CompactionPlan:
@@ -72,18 +77,24 @@ class CompactionPlan:
         self._directory = log.directory
         self._config = log.config
         self._segments = segments
+        # Mapped now, so that retention may remove the files while the plan runs.
+        self._data = {segment: log.disk.map(segment.path)[: segment.size_bytes] for segment in segments}
+        self._truncations = log.truncations
         self._start = start
         self._tombstones_before_ns = tombstones_before_ns
 
     def run(self) -> CompactionResult:
+        """Write the survivors; `DataDamagedError` when a segment turns out to be damaged."""
+        for segment in self._segments:
+            self._check(segment)
         latest, end = self._latest_offsets()
-        result = CompactionResult(compacted_to=end)
+        result = CompactionResult(compacted_to=end, truncations=self._truncations)
         group: list[Segment] = []
         kept: list[bytearray] = []
         for segment in self._segments:
             if segment.base_offset >= end:
                 break
-            survivors = retain_latest(self._bytes_of(segment), latest, self._tombstones_before_ns)
+            survivors = retain_latest(self._data[segment], latest, self._tombstones_before_ns)
             if group and sum(map(len, kept)) + len(survivors) > self._config.segment_bytes:
                 self._finish_group(group, kept, result)
                 group, kept = [], []
@@ -99,14 +110,17 @@ class CompactionPlan:
         for segment in self._segments:
             if segment.next_offset <= self._start:
                 continue
-            collect_keys(self._bytes_of(segment), latest)
+            collect_keys(self._data[segment], latest)
             end = segment.next_offset
             if len(latest) >= self._config.compaction_keys_max:
                 break
         return latest, end
 
-    def _bytes_of(self, segment: Segment) -> memoryview:
-        return self._disk.map(segment.path)[: segment.size_bytes]
+    def _check(self, segment: Segment) -> None:
+        """What cannot be read must not be taken for superseded."""
+        data, path, end = self._data[segment], segment.path, segment.next_offset
+        for damage in examine(data, file=path, base_offset=segment.base_offset, end_offset=end).damages:
+            raise damage.as_error()
 
     def _finish_group(self, group: list[Segment], kept: list[bytearray], result: CompactionResult) -> None:
         before, after = sum(segment.size_bytes for segment in group), sum(map(len, kept))
@@ -136,41 +150,45 @@ class CompactionPlan:
 
     def _write_file(self, file: File, group: list[Segment], kept: list[bytearray], end: int) -> None:
         for survivors in kept:
-            _write_all(file, survivors)
+            write_all(file, survivors)
         found = self._examine(file.path, group[0].base_offset)
         if found.next_offset != end:
             newest_ns = max(segment.max_timestamp_ns for segment in group)
-            _write_all(file, gap_marker(offset=end - 1, timestamp_ns=newest_ns))
+            write_all(file, gap_marker(offset=end - 1, timestamp_ns=newest_ns))
         file.sync()
 
     def _examine(self, path: str, base: int) -> Examination:
         return examine(self._disk.map(path), file=path, base_offset=base, end_offset=None)
 
 
-def _write_all(file: File, data: bytearray) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = file.append([rest])
-        if not written:
-            raise OSError(f"short write to {file.path}")
-        rest = rest[written:]
-
-
 def install_compaction(log: Log, result: CompactionResult) -> int:
     """Put the new files in place; returns how many. Those whose segments have changed meanwhile are dropped."""
     installed = 0
     log.pin_checkpoint()
+    sealed, valid = set(log.sealed_segments), result.truncations == log.truncations
     for replacement in result.replacements:
-        if all(segment in log.sealed_segments for segment in replacement.old):
+        present = sealed.intersection(replacement.old)
+        if valid and len(present) == len(replacement.old):
             _swap(log, replacement)
             installed += 1
-        else:
+            continue
+        # What stays of a half removed group may hold values whose tombstones the later files no longer have.
+        valid = valid and not present
+        with contextlib.suppress(OSError):
             log.disk.remove(replacement.path)
-    log.note_compacted(min(result.compacted_to, log.log_end_offset))
+    # Only a complete pass counts: a tombstone below the mark goes without a look for the value it deletes.
+    if installed == len(result.replacements):
+        log.note_compacted(max(log.compacted_to, result.compacted_to))
     return installed
 
 
 def _swap(log: Log, replacement: Replacement) -> None:
+    # After an error, whether the name leads to the old file or the new one is for recovery to find out.
+    with log.changing_files():
+        _swap_files(log, replacement)
+
+
+def _swap_files(log: Log, replacement: Replacement) -> None:
     disk, directory, old = log.disk, log.directory, replacement.old
     base = old[0].base_offset
     # The indexes go first: a missing index is rebuilt, one that belongs to another file would mislead.
@@ -180,7 +198,8 @@ def _swap(log: Log, replacement: Replacement) -> None:
     disk.sync_directory(directory)
     disk.rename(replacement.path, segment_path(directory, base))
     disk.sync_directory(directory)
+    new = Segment.rebuild(disk, directory, base, replacement.found, writable=False)
+    log.replace(list(old), new)
     for segment in old[1:]:
         segment.remove()
     disk.sync_directory(directory)
-    log.replace(list(old), Segment.rebuild(disk, directory, base, replacement.found, writable=False))

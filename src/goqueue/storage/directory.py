@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from dataclasses import dataclass
@@ -109,11 +110,11 @@ class DataDirectory:
 
     def close(self) -> None:
         """Close every log and release the directory."""
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._lock.release)
+            # On a stack, because one log's trouble must not leave the others open.
             for partition in list(self._open):
-                self.close_log(partition)
-        finally:
-            self._lock.release()
+                stack.callback(self.close_log, partition)
 
     def _empty_trash(self) -> None:
         trash = f"{self.path}/trash"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -19,15 +20,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from goqueue.errors import (
+    BatchEmptyError,
     BatchTooLargeError,
     DiskFullError,
+    GoQueueError,
     LogClosedError,
     OffsetOutOfRangeError,
     PartitionFailedError,
     RecordError,
 )
 from goqueue.host import Buffer, Disk, File
-from goqueue.record import BatchFacts, IndexCursor, scan, stamp
+from goqueue.record import BatchFacts, IndexCursor, gap_marker, scan, stamp
 from goqueue.storage.checkpoint import Checkpoint
 from goqueue.storage.config import LogConfig
 from goqueue.storage.damage import Damage
@@ -65,19 +68,44 @@ class LogStatistics:
     failure: str | None
 
 
-@dataclass(frozen=True, slots=True)
+class _SyncGate:
+    """One sync of a log at a time, and none after a failed one: the kernel tells of an error once, and whoever asks
+    next is told that all is well."""
+
+    __slots__ = ("failed", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.failed = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncTicket:
     """A sync that has been decided on: which files, and what will be durable afterwards."""
 
+    gate: _SyncGate
     disk: Disk
     directory: str | None
     files: tuple[File, ...]
     segment_base: int
     position: int
     offset: int
+    # What the log had seen when the ticket was made: names changed, truncations.
+    names_version: int
+    truncations: int
 
     def run(self) -> None:
         """Do it; may block, may be called from any thread."""
+        with self.gate.lock:
+            if self.gate.failed:
+                raise OSError(errno.EIO, "an earlier sync failed")
+            try:
+                self._sync()
+            except OSError:
+                self.gate.failed = True
+                raise
+
+    def _sync(self) -> None:
         if self.directory is not None:
             self.disk.sync_directory(self.directory)
         for file in self.files:
@@ -102,8 +130,12 @@ class Log:
         self._staged_facts: list[BatchFacts] = []
         self._staged_cursor: IndexCursor | None = None
         self._staged_end = segments[-1].next_offset
+        # Sealed files stay here until a ticket with them has run: of two tickets, the later may complete first.
         self._unsynced: list[File] = []
-        self._names_unsynced = False
+        self._names_version = self._names_synced = 0
+        self._sync_gate = _SyncGate()
+        self._truncations = 0
+        self._staging_error: GoQueueError | None = None
         self._warm: OrderedDict[int, Segment] = OrderedDict()
         self._failure: PartitionFailedError | None = None
         self._closed = False
@@ -158,6 +190,11 @@ class Log:
     def synced_offset(self) -> int:
         """Everything below survives a power loss."""
         return self._checkpoint.synced_offset
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was cut; a plan made before a cut is void."""
+        return self._truncations
 
     @property
     def compacted_to(self) -> int:
@@ -228,9 +265,9 @@ class Log:
         cursor = self._reserve(len(batch), now_ns)
         before = cursor.copy()
         facts, error = scan(batch, self._staged_end, cursor, self.config.compact)
-        if error is not None:
+        if error is not None or not facts.count:
             self._staged_cursor = before
-            raise error
+            raise error or BatchEmptyError("the batch holds no record")
         self._staged.append(batch)
         self._staged_facts.append(facts)
         self._staged_end = facts.next_offset
@@ -239,11 +276,15 @@ class Log:
 
     def write_staged(self) -> int:
         """Write everything staged with one call; returns the bytes. On an error nothing of it is in the log."""
-        if not self._staged:
+        if not self._staged and self._staging_error is None:
             return 0
         staged, facts, after = self._staged, self._staged_facts, self._staged_cursor
-        assert after is not None, "staging sets the cursor"
+        earlier, self._staging_error = self._staging_error, None
         self._staged, self._staged_facts, self._staged_cursor = [], [], None
+        self._staged_end = self.log_end_offset
+        if earlier is not None:
+            raise earlier
+        assert after is not None, "staging sets the cursor"
         try:
             self._active.write(staged, facts, after)
         except PartitionFailedError as error:
@@ -258,15 +299,22 @@ class Log:
         self._appended_bytes += byte_count
         return byte_count
 
+    def _write_early(self) -> None:
+        """Write what is staged before its owner asks for it. An error is also the owner's, who has not seen it yet."""
+        try:
+            self.write_staged()
+        except GoQueueError as error:
+            self._staging_error = error
+            raise
+
     def _reserve(self, byte_count: int, now_ns: int) -> IndexCursor:
         """The cursor for a batch of that size, in a new segment when the present one is full or old."""
         if self._failure is not None or self._closed:
             self._raise_unwritable()
-        cursor = self._staged_cursor or self._active.cursor.copy()
+        cursor = self._staged_cursor if self._staged and self._staged_cursor else self._active.cursor.copy()
         if cursor.position and (
             cursor.position + byte_count > self.config.segment_bytes or self._is_due(now_ns, cursor, byte_count)
         ):
-            self.write_staged()
             self.roll()
             cursor = self._active.cursor.copy()
         if byte_count > SEGMENT_BYTES_LIMIT:
@@ -282,7 +330,7 @@ class Log:
 
     def roll(self) -> None:
         """Close the active segment and start the next one. The old one is synced with the next sync."""
-        self.write_staged()
+        self._write_early()
         old, base = self._active, self.log_end_offset
         assert old.size_bytes, "an empty segment is not rolled"
         try:
@@ -293,7 +341,7 @@ class Log:
             self._refuse_roll(error, base)
         old.seal()
         self._unsynced.append(old.file)
-        self._names_unsynced = True
+        self._names_version += 1
         self._segments.append(new)
         self._bases.append(base)
         self._peaks.append(max(old.max_timestamp_ns, self._peaks[-1] if self._peaks else -1))
@@ -329,24 +377,30 @@ class Log:
         """What to sync so that everything written so far is durable; None when it already is."""
         if self._failure is not None or self._closed:
             self._raise_unwritable()
-        if self.synced_offset == self.log_end_offset and not self._unsynced and not self._names_unsynced:
+        names_synced = self._names_synced == self._names_version
+        if self.synced_offset == self.log_end_offset and not self._unsynced and names_synced:
             return None
         active = self._active
         files = (*self._unsynced, active.file) if active.size_bytes else tuple(self._unsynced)
-        ticket = SyncTicket(
-            self.disk,
-            self.directory if self._names_unsynced else None,
-            files,
-            active.base_offset,
-            active.size_bytes,
-            active.next_offset,
+        return SyncTicket(
+            gate=self._sync_gate,
+            disk=self.disk,
+            directory=None if names_synced else self.directory,
+            files=files,
+            segment_base=active.base_offset,
+            position=active.size_bytes,
+            offset=active.next_offset,
+            names_version=self._names_version,
+            truncations=self._truncations,
         )
-        self._unsynced, self._names_unsynced = [], False
-        return ticket
 
     def complete_sync(self, ticket: SyncTicket) -> None:
-        """The ticket has run: move the recovery point. Tickets complete in the order they began."""
-        if ticket.offset < self.synced_offset or self._closed:
+        """The ticket has run: move the recovery point, never back and never to what a truncation has taken away."""
+        self._unsynced = [file for file in self._unsynced if file not in ticket.files]
+        self._names_synced = max(self._names_synced, ticket.names_version)
+        before = (self._checkpoint.segment_base, self.synced_offset)
+        outdated = (ticket.segment_base, ticket.offset) <= before or ticket.truncations != self._truncations
+        if outdated or self._closed or self._failure is not None:
             return
         crossed = ticket.segment_base != self._checkpoint.segment_base
         self._sync_count += 1
@@ -401,11 +455,11 @@ class Log:
     def read(self, offset: int, bytes_max: int, end_offset: int | None = None) -> bytes:
         """Like `locate`, with the bytes read and verified. Records in front of damage found here are returned."""
         found = self.locate(offset, bytes_max, end_offset)
+        if not found.length:
+            return b""
         data = found.read()
-        if not data:
-            return data
         facts, error = scan(data, offset, IndexCursor(0), True)
-        if error is None:
+        if error is None and len(data) == found.length:
             return data
         segment = self._segment_of(offset)
         self._inspect(segment)
@@ -415,7 +469,17 @@ class Log:
         return data[: facts.byte_count]
 
     def offset_at_time(self, timestamp_ns: int) -> int | None:
-        """The first offset whose timestamp is at least `timestamp_ns`; None when every record is older."""
+        """The first offset whose timestamp is at least `timestamp_ns`; None when every record is older.
+
+        `DataDamagedError` when a record that cannot be read lies in front of the answer: it might be the answer.
+        """
+        found = self._first_at_time(timestamp_ns)
+        for damage in self._damages[:1]:
+            if found is None or damage.from_offset < found:
+                raise damage.as_error()
+        return found
+
+    def _first_at_time(self, timestamp_ns: int) -> int | None:
         number = bisect_left(self._peaks, timestamp_ns)
         for segment in self._segments[number:]:
             if segment.max_timestamp_ns >= timestamp_ns:
@@ -480,7 +544,10 @@ class Log:
 
     def note_damages(self, damages: tuple[Damage, ...]) -> None:
         """Take damage that a scrub, a replica or a reader has found into account."""
-        self._damages = sorted({*self._damages, *damages})
+        for new in damages:
+            if not any(old.from_offset <= new.from_offset and new.to_offset <= old.to_offset for old in self._damages):
+                self._damages.append(new)
+        self._damages.sort()
 
     def _damages_of(self, segment: Segment) -> Iterator[Damage]:
         return (damage for damage in self._damages if damage.file == segment.path)
@@ -501,36 +568,50 @@ class Log:
             return 0
         gone, start = self._segments[:count], self._segments[count].base_offset
         self.sync()
-        self._move_checkpoint(log_start_offset=start)
-        self._slots.write_both(self._checkpoint.pack())
-        self._drop(gone)
+        with self.changing_files():
+            self._move_checkpoint(log_start_offset=start)
+            self._slots.write_both(self._checkpoint.pack())
+            self._drop(gone)
         self._damages = [damage for damage in self._damages if damage.to_offset > start]
         return count
 
     def truncate(self, offset: int) -> None:
         """Forget every record from `offset` on. For followers that diverged; what is cut was never committed."""
-        self.write_staged()
+        self._write_early()
         if offset >= self.log_end_offset:
             return
         if offset < self.log_start_offset:
             self._raise_out_of_range(offset, self.log_end_offset)
         self.sync()
         segment = self._segment_of(offset)
-        position = self._reading(segment, offset, lambda: segment.position_of(offset))
+        position, end = self._reading(segment, offset, lambda: segment.cut_point(offset))
         # Lowered first, and in both slots: a crash in between must not make the cut look like damage.
         self._move_checkpoint(
             segment_base=segment.base_offset,
             synced_position=position,
-            synced_offset=offset,
+            synced_offset=end,
             compacted_to=min(self.compacted_to, offset),
         )
-        self._slots.write_both(self._checkpoint.pack())
-        self._drop(self._segments[self._segments.index(segment) + 1 :])
-        self._warm.pop(segment.base_offset, None)
-        segment.truncate(position, offset)
-        self._staged_end = offset
+        self._truncations += 1
+        with self.changing_files():
+            self._slots.write_both(self._checkpoint.pack())
+            self._drop(self._segments[self._segments.index(segment) + 1 :])
+            self._warm.pop(segment.base_offset, None)
+            segment.truncate(position, end)
+        self._staged_end = end
         self._recount_peaks()
         self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
+        if end < offset:
+            # Compaction has removed what was in front of the cut; the log still ends where it was told to.
+            self._append_gap(offset)
+
+    def _append_gap(self, end: int) -> None:
+        cursor = self._active.cursor.copy()
+        marker = gap_marker(offset=end - 1, timestamp_ns=max(self.statistics().max_timestamp_ns, 0))
+        facts, _ = scan(marker, self.log_end_offset, cursor, True)
+        self._staged, self._staged_facts, self._staged_cursor = [marker], [facts], cursor
+        self.write_staged()
+        self.sync()
 
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Put a compacted segment in the place of the ones it was made from."""
@@ -544,19 +625,31 @@ class Log:
     def pin_checkpoint(self) -> None:
         """Sync, and let both slots of the checkpoint point into the active segment: files before it may now change."""
         self.sync()
-        self._slots.write_both(self._checkpoint.pack())
+        with self.changing_files():
+            self._slots.write_both(self._checkpoint.pack())
 
     def note_compacted(self, offset: int) -> None:
         self._move_checkpoint(compacted_to=offset)
-        self._slots.write(self._checkpoint.pack(), sync=False)
+        # A hint like the recovery point: without it the next pass reads some segments again.
+        with contextlib.suppress(OSError):
+            self._slots.write(self._checkpoint.pack(), sync=False)
+
+    @contextlib.contextmanager
+    def changing_files(self) -> Iterator[None]:
+        """While files change: an error half way leaves memory and disk at odds, so the log is over until reopened."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = PartitionFailedError(f"the files of {self.directory} could not be changed: {error}")
+            raise self._failure from error
 
     def _drop(self, gone: list[Segment]) -> None:
-        for segment in reversed(gone):
-            self._segments.remove(segment)
-            self._warm.pop(segment.base_offset, None)
-            segment.remove()
+        self._segments = [segment for segment in self._segments if segment not in gone]
         self._bases = [segment.base_offset for segment in self._segments]
         self._recount_peaks()
+        for segment in reversed(gone):
+            self._warm.pop(segment.base_offset, None)
+            segment.remove()
         self.disk.sync_directory(self.directory)
 
     def _move_checkpoint(self, **changes: int) -> None:

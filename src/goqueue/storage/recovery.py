@@ -202,8 +202,8 @@ class Recovery:
     def _make_durable(self, segment: Segment, data: memoryview, position: int) -> None:
         """Sync what lies above the recovery point, after writing it once more.
 
-        Where a sync has failed before, the kernel may hold these bytes as clean pages that the disk never got, and a sync
-        alone would be told that all is well.
+        Where a sync has failed before, the kernel may hold these bytes as clean pages that the disk never got, and a
+        sync alone would be told that all is well.
         """
         end = segment.size_bytes
         while position < end:
@@ -272,14 +272,13 @@ class Recovery:
         self._segments.append(Segment.create(self._disk, self._directory, end))
 
     def _note_missing(self, start: int, end: int) -> None:
+        # An index without its log tells which file is missing; kept, it tells the same at the next start.
         self._orphans.discard(start)
         self._note(segment_path(self._directory, start), start, end, 0, "the file is missing")
 
     def _note_short(self, segment: Segment, end: int) -> None:
         start, segment.next_offset = segment.next_offset, end
         if start in self._orphans:
-            # Its index tells that there was a file; kept, so that it can tell the same at the next start.
-            self._orphans.remove(start)
             self._note_missing(start, end)
         else:
             self._note(segment.path, start, end, segment.size_bytes, "the file is shorter than it was")

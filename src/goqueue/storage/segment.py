@@ -274,7 +274,10 @@ class Segment:
             return 0
         number = self.offset_index.floor(offset)
         if number < 0:
-            raise IndexDamagedError(self.path)
+            # Compaction may have removed the first records; nothing else lies in front of the first entry.
+            if self.offset_index.entry(0)[1]:
+                raise IndexDamagedError(self.path)
+            return 0
         start, data = self._between_entries(number)
         position, found = find_offset(data, offset)
         return start + position if found >= 0 else start + len(data)

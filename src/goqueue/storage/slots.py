@@ -8,6 +8,7 @@ higher sequence wins.
 
 from __future__ import annotations
 
+import errno
 import struct
 
 from goqueue.host import Disk, File
@@ -54,14 +55,19 @@ class SlotFile:
     def write(self, payload: bytes, *, sync: bool) -> None:
         """Replace the payload. Without `sync` a power loss may bring an earlier one back, never a mixture."""
         sequence = self._sequence + 1
-        written = self._file.pwrite(_pack_slot(sequence, payload), (sequence % 2) * SLOT_BYTES)
-        if written != SLOT_BYTES:
-            raise OSError(f"short write of {written} bytes to {self._file.path}")
+        self._write_all(_pack_slot(sequence, payload), (sequence % 2) * SLOT_BYTES)
         # Only now: after a failed write the next one must not go to the slot that is still whole.
         self._sequence = sequence
         self.payload = payload
         if sync:
             self._file.sync()
+
+    def _write_all(self, data: bytes, position: int) -> None:
+        while data:
+            written = self._file.pwrite(data, position)
+            if not written:
+                raise OSError(errno.ENOSPC, f"no bytes written to {self._file.path}")
+            data, position = data[written:], position + written
 
     def write_both(self, payload: bytes) -> None:
         """Replace the payload in both slots, durably: no older one can come back even if a slot is damaged later."""

@@ -120,7 +120,8 @@ class WireConnection(asyncio.BufferedProtocol):
         target = self._buffer
         if target is None or len(target) < wanted:
             target = memoryview(bytearray(wanted))
-        target[:rest] = bytes(buffer[used:filled])
+        if used or target is not buffer:
+            target[:rest] = bytes(buffer[used:filled])
         self._buffer, self._filled = target, rest
         if used or not self._deadline_ns:
             self._set_deadline(self._server.config.frame_timeout_ms)

@@ -19,7 +19,7 @@ from operator import attrgetter
 from goqueue.record import Flag, decode
 from goqueue.record.layout import ControlKind
 from goqueue.storage import Log
-from goqueue.testing.batch_source import Entry, entry_of
+from goqueue.testing.simulation.batch_source import Entry, entry_of
 
 _READ_BYTES = 1 << 20
 _OFFSET = attrgetter("offset")
@@ -60,7 +60,7 @@ class Doubt:
 
 
 class LogModel:
-    def __init__(self) -> None:
+    def __init__(self, outage: Outage = Outage.CLOSED) -> None:
         self.entries: list[Entry] = []
         self.start = 0
         self.end = 0
@@ -73,7 +73,7 @@ class LogModel:
         self.ghost_count = 0
         self.doubt: Doubt | None = None
         self.failed = False
-        self.outage = Outage.CLOSED
+        self.outage = outage
         # Since the log was opened.
         self.appended_records = 0
         self.appended_bytes = 0
@@ -109,12 +109,17 @@ class LogModel:
             self.ghosts.clear()
 
     def truncate(self, offset: int) -> None:
-        """Nothing from `offset` on; where compaction left a gap the log ends behind the record before it."""
+        """Nothing from `offset` on; where compaction left a gap the log ends behind the record in front of it."""
+        self.end = self.cut_end(offset)
+        self.synced = min(self.synced, self.end)
         number = self.number_of(offset)
         self.size_bytes -= sum(len(entry.raw) for entry in self.entries[number:])
         del self.entries[number:]
-        self.end = min(offset, max(self.entries[-1].offset + 1 if number else 0, self.start))
-        self.synced = min(self.synced, self.end)
+
+    def cut_end(self, offset: int) -> int:
+        """Where the log ends if everything from `offset` on goes."""
+        number = self.number_of(offset)
+        return self.entries[number - 1].offset + 1 if number else min(self.start, max(offset, 0))
 
     def move_start(self, offset: int) -> None:
         number = self.number_of(offset)
@@ -128,12 +133,6 @@ class LogModel:
         self._check_tombstones(self.entries, kept)
         self.entries = sorted([*kept, *markers], key=_OFFSET)
         self.size_bytes = sum(len(entry.raw) for entry in self.entries)
-
-    def reset(self) -> None:
-        """The log was deleted; one of the same name starts from nothing."""
-        outage = self.outage
-        self.__init__()  # type: ignore[misc]
-        self.outage = outage
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -196,9 +195,9 @@ class LogModel:
         self._check_report(log, doubt)
         start, end = log.log_start_offset, log.log_end_offset
         expect(self.start <= start <= (doubt.start_max or self.start), f"start {start} after {self.start}, {doubt}")
-        end_max = doubt.appended[-1].offset + 1 if doubt.appended else self.end
         ghosts = self.ghosts if lost_power or self.failed else {}
-        expect(end_min <= end <= max(end_max, *ghosts, 0, end_min) + bool(ghosts), f"end {end}, {end_min} to {end_max}")
+        end_max = max(self.end, *(entry.offset + 1 for entry in doubt.appended), *(offset + 1 for offset in ghosts), 0)
+        expect(end_min <= end <= end_max, f"end {end}, not from {end_min} to {end_max}")
         found = [entry_of(record) for record in decode(read_all(log, start, end))]
         self._check_found(found, start=start, end=end, end_min=end_min, doubt=doubt, ghosts=ghosts)
         expect(log.synced_offset == end, f"opened, but synced only to {log.synced_offset} of {end}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from goqueue.record import BatchBuilder, Flag, Record, decode
+from goqueue.record import BatchBuilder, Flag, IndexCursor, Record, decode, stamp
 
 MINUTE_NS = 60_000_000_000
 _UNCOMPACTED = Flag.NULL_KEY | Flag.CONTROL | Flag.DELAYED
@@ -61,8 +61,10 @@ class Batch:
     wanted: list[_Wanted]
 
     def entries(self, *, base_offset: int, now_ns: int) -> list[Entry]:
-        """The batch after stamping, checked field by field against what went in."""
-        records = decode(self.data)
+        """What the log makes of the batch, checked field by field against what went in. The batch stays as it is."""
+        stamped = bytearray(self.data)
+        stamp(stamped, base_offset, now_ns, IndexCursor(0))
+        records = decode(stamped)
         assert len(records) == len(self.wanted), "a batch holds what was put into it"
         for number, (record, wanted) in enumerate(zip(records, self.wanted, strict=True)):
             got = (record.offset, record.timestamp_ns, record.priority, record.key, record.value)

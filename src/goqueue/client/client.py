@@ -1,0 +1,140 @@
+"""The asyncio client: topics, producers, readers.
+
+    async with Client("127.0.0.1:9000") as client:
+        await client.create_topic("orders")
+        result = await client.send("orders", b"hello", key=b"k")
+        async for message in client.reader("orders", follow=False):
+            print(message.offset, message.value)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.client.link import Link
+from goqueue.client.producer import Headers, Producer, ProducerConfig, SendResult
+from goqueue.client.reader import Reader, Start
+from goqueue.errors import ConfigurationError
+from goqueue.protocol.wire import Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    client_id: str = "goqueue-python"
+    connect_timeout_ms: int = 10_000
+    # Bytes of one fetch; larger is faster, smaller is sooner.
+    fetch_bytes_max: int = 1 << 20
+
+
+class Client:
+    def __init__(self, address: str = "127.0.0.1:9000", config: ClientConfig | None = None) -> None:
+        """Connects when first used. `address` is HOST:PORT of the broker's wire port."""
+        self._config = config or ClientConfig()
+        host, port = parse_address(address)
+        # Two connections, so that a publish never waits behind a block of fetched records.
+        self._control = self._link(host, port)
+        self._fetching = self._link(host, port)
+        self._producer: Producer | None = None
+        self._producers: list[Producer] = []
+
+    def _link(self, host: str, port: int) -> Link:
+        return Link(
+            host, port, client_id=self._config.client_id, connect_timeout_ms=self._config.connect_timeout_ms
+        )
+
+    async def __aenter__(self) -> Client:
+        await self._control.connection()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Flush every producer and end the connections."""
+        for producer in self._producers:
+            await producer.close()
+        self._control.close()
+        self._fetching.close()
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer with its own buffer; options are the fields of `ProducerConfig`."""
+        producer = Producer(self._control, ProducerConfig(**options))
+        self._producers.append(producer)
+        return producer
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> SendResult:
+        """Publish one message durably and return where it is. For many messages use a producer."""
+        if self._producer is None:
+            self._producer = self.producer(linger_ms=0)
+        return await self._producer.send_and_wait(topic, value, key, headers, priority, partition)
+
+    def reader(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int] | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        isolation: str = "read_committed",
+    ) -> Reader:
+        """Read a topic from `start` on; without `follow` it ends where the topic ended when reading began."""
+        levels = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
+        if isolation not in levels:
+            raise ConfigurationError(f"isolation must be one of {', '.join(levels)}, not {isolation!r}")
+        return Reader(
+            self._fetching,
+            topic,
+            partitions=partitions,
+            start=start,
+            follow=follow,
+            bytes_max=self._config.fetch_bytes_max,
+            isolation=levels[isolation],
+        )
+
+    # -- topics -------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, *, partitions: int = 3, config: dict[str, object] | None = None
+    ) -> dict[str, Any]:
+        return dict(await self._call("topic.create", name=name, partitions=partitions, settings=config or {}))
+
+    async def alter_topic(self, name: str, config: dict[str, object]) -> dict[str, Any]:
+        return dict(await self._call("topic.alter", name=name, settings=config))
+
+    async def delete_topic(self, name: str) -> None:
+        await self._call("topic.delete", name=name)
+
+    async def describe_topic(self, name: str) -> dict[str, Any]:
+        return dict(await self._call("topic.describe", name=name))
+
+    async def list_topics(self) -> list[dict[str, Any]]:
+        return list(await self._call("topic.list"))
+
+    async def status(self) -> dict[str, Any]:
+        """Whether the broker is ready, and why not."""
+        return dict(await self._call("status"))
+
+    async def _call(self, method: str, **arguments: object) -> Any:
+        connection = await self._control.connection()
+        return await connection.call(method, **arguments)
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """HOST:PORT, or [HOST]:PORT for IPv6."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(f"{address!r} is not HOST:PORT")
+    return host, int(port)

@@ -1,0 +1,385 @@
+"""The producer: messages gather per partition and leave as batches.
+
+A batch leaves at `batch_records`, `batch_bytes` or after `linger_ms`, whichever comes first. Batches of a partition are
+sent in order; after a lost connection those without an answer are sent again, in order, so a message may arrive twice but
+not out of turn. Memory is bounded: `send` waits for room, `send_nowait` refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from goqueue.client.link import Backoff, Link
+from goqueue.errors import BufferFullError, ClientClosedError, ConfigurationError, GoQueueError, InvalidRequestError
+from goqueue.model import partition_for_key
+from goqueue.protocol import wire
+from goqueue.protocol.wire import Api
+from goqueue.record import BatchBuilder
+
+ACKS = {"none": 0, "leader": 1, "all": 2}
+Headers = Iterable[tuple[str | bytes, str | bytes]]
+
+
+class SendResult(NamedTuple):
+    """Where a message is. With acks none nobody knows: offset and timestamp are -1."""
+
+    partition: int
+    offset: int
+    timestamp_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendManyResult:
+    """A run of messages with consecutive offsets in one partition."""
+
+    partition: int
+    base_offset: int
+    count: int
+    timestamp_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    acks: str = "all"
+    batch_records: int = 100
+    batch_bytes: int = 64 << 10
+    # How long a batch waits for company; 0 sends at the end of this turn of the event loop.
+    linger_ms: float = 5
+    # Messages accepted and not yet answered, in bytes.
+    buffer_bytes_max: int = 32 << 20
+    # Batches of one partition on their way.
+    in_flight_max: int = 64
+    # A message that could not be delivered within this time fails.
+    delivery_timeout_ms: int = 120_000
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.acks not in ACKS:
+            problems.append(f"acks must be none, leader or all, not {self.acks!r}")
+        for name in ("batch_records", "batch_bytes", "buffer_bytes_max", "in_flight_max", "delivery_timeout_ms"):
+            if getattr(self, name) < 1:
+                problems.append(f"{name} must be at least 1")
+        if self.linger_ms < 0:
+            problems.append("linger_ms must not be negative")
+        if problems:
+            raise ConfigurationError("; ".join(problems), problems=problems)
+
+
+class _Batch:
+    __slots__ = ("builder", "data", "deadline", "futures", "shared", "timer")
+
+    def __init__(self) -> None:
+        self.builder = BatchBuilder()
+        self.data: bytearray | None = None
+        self.futures: list[asyncio.Future[SendResult]] = []
+        self.shared: asyncio.Future[SendManyResult] | None = None
+        self.timer: asyncio.Handle | None = None
+        self.deadline = 0.0
+
+    def resolve(self, partition: int, base_offset: int, timestamp_ns: int, count: int) -> None:
+        if self.shared is not None and not self.shared.done():
+            self.shared.set_result(SendManyResult(partition, base_offset, count, timestamp_ns))
+        offset, step = (base_offset, 1) if base_offset >= 0 else (-1, 0)
+        for future in self.futures:
+            if not future.done():
+                future.set_result(SendResult(partition, offset, timestamp_ns))
+            offset += step
+
+    def fail(self, error: GoQueueError) -> None:
+        if self.shared is not None and not self.shared.done():
+            self.shared.set_exception(error)
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+
+
+class _Lane:
+    """One partition: the batch that is filling, those waiting to leave, and the task that sends them."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.partition = partition
+        self.route = wire.route(topic, partition)
+        self.filling: _Batch | None = None
+        self.waiting: deque[_Batch] = deque()
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Topic:
+    def __init__(self, name: str, partition_count: int) -> None:
+        self.name = name
+        self.lanes = [_Lane(name, number) for number in range(partition_count)]
+        self.turn = 0
+
+    def lane(self, key: bytes | None, partition: int | None) -> _Lane:
+        """By explicit number, by key, or sticky: one partition until its batch leaves, then the next."""
+        if partition is not None:
+            if not 0 <= partition < len(self.lanes):
+                raise InvalidRequestError(f"topic {self.name!r} has partitions 0 to {len(self.lanes) - 1}")
+            return self.lanes[partition]
+        if key is not None:
+            return self.lanes[partition_for_key(key, len(self.lanes))]
+        return self.lanes[self.turn]
+
+    def advance(self, lane: _Lane) -> None:
+        if lane is self.lanes[self.turn]:
+            self.turn = (self.turn + 1) % len(self.lanes)
+
+
+class Producer:
+    def __init__(self, link: Link, config: ProducerConfig) -> None:
+        self._link = link
+        self._config = config
+        self._acks = bytes((ACKS[config.acks], 0))
+        self._loop = asyncio.get_running_loop()
+        self._topics: dict[str, _Topic] = {}
+        self._loading = asyncio.Lock()
+        self._buffered_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Accept a message, waiting for room if need be; the future that is returned is its result."""
+        state = self._topics.get(topic)
+        if state is None:
+            state = await self._load(topic)
+        if self._buffered_bytes >= self._config.buffer_bytes_max:
+            await self._wait_room()
+        return self._add(state, value, key, headers, priority, partition)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> SendResult:
+        """Send a message and return where it is, or raise why it is not."""
+        return await (await self.send(topic, value, key, headers, priority, partition))
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Like `send` without waiting: `BufferFullError` when there is no room. The topic must have been used before."""
+        state = self._topics.get(topic)
+        if state is None:
+            raise InvalidRequestError(f"topic {topic!r} is not known yet: await send() to it once first")
+        if self._buffered_bytes >= self._config.buffer_bytes_max:
+            raise BufferFullError(f"{self._buffered_bytes} bytes wait for the broker; the limit is reached")
+        return self._add(state, value, key, headers, priority, partition)
+
+    def _add(
+        self,
+        topic: _Topic,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        priority: int,
+        partition: int | None,
+    ) -> asyncio.Future[SendResult]:
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+        lane = topic.lane(key, partition)
+        batch = lane.filling
+        if batch is None:
+            batch = self._begin(topic, lane)
+        self._buffered_bytes += batch.builder.add(value, key, headers, priority)
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        batch.futures.append(future)
+        config = self._config
+        if batch.builder.count >= config.batch_records or batch.builder.size_bytes >= config.batch_bytes:
+            self._leave(topic, lane)
+        return future
+
+    async def send_many(
+        self, topic: str, values: Sequence[bytes], *, partition: int | None = None
+    ) -> list[SendManyResult]:
+        """Send keyless messages in as few batches as they fit and wait for all; one result per batch, in order.
+
+        A batch here holds up to ten times `batch_records` and `batch_bytes`; all values of a batch share a partition.
+        """
+        state = self._topics.get(topic) or await self._load(topic)
+        step, results = self._config.batch_records * 10, []
+        for start in range(0, len(values), step):
+            if self._buffered_bytes >= self._config.buffer_bytes_max:
+                await self._wait_room()
+            results.append(self._add_many(state, values[start : start + step], partition))
+        return list(await asyncio.gather(*results))
+
+    def _add_many(
+        self, topic: _Topic, values: Sequence[bytes], partition: int | None
+    ) -> asyncio.Future[SendManyResult]:
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+        lane = topic.lane(None, partition)
+        if lane.filling is not None:
+            self._leave(topic, lane)
+            lane = topic.lane(None, partition)
+        batch = _Batch()
+        batch.builder.extend(values)
+        batch.deadline = self._loop.time() + self._config.delivery_timeout_ms / 1000
+        batch.shared = self._loop.create_future()
+        self._buffered_bytes += batch.builder.size_bytes
+        lane.filling = batch
+        self._leave(topic, lane)
+        return batch.shared
+
+    async def flush(self) -> None:
+        """Send everything now and return when all of it is answered."""
+        for topic in self._topics.values():
+            for lane in topic.lanes:
+                if lane.filling is not None:
+                    self._leave(topic, lane)
+        while tasks := [lane.task for topic in self._topics.values() for lane in topic.lanes if lane.task]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Flush and end. Nothing that was accepted is dropped; what could not be delivered has failed by then."""
+        self._closed = True
+        await self.flush()
+
+    # -- batches ------------------------------------------------------------------------------------------------
+
+    async def _load(self, topic: str) -> _Topic:
+        """Learn how many partitions a topic has; many first messages ask once."""
+        async with self._loading:
+            if (known := self._topics.get(topic)) is not None:
+                return known
+            connection = await self._link.connection()
+            info = await connection.call("topic.describe", name=topic)
+            assert isinstance(info, dict)
+            state = self._topics[topic] = _Topic(topic, info["partitions"])
+            return state
+
+    def _begin(self, topic: _Topic, lane: _Lane) -> _Batch:
+        batch = lane.filling = _Batch()
+        batch.deadline = self._loop.time() + self._config.delivery_timeout_ms / 1000
+        if self._config.linger_ms:
+            batch.timer = self._loop.call_later(self._config.linger_ms / 1000, self._leave, topic, lane, batch)
+        else:
+            batch.timer = self._loop.call_soon(self._leave, topic, lane, batch)
+        return batch
+
+    def _leave(self, topic: _Topic, lane: _Lane, only: _Batch | None = None) -> None:
+        """The filling batch is complete: hand it to the partition's sender."""
+        batch = lane.filling
+        if batch is None or (only is not None and batch is not only):
+            return
+        lane.filling = None
+        topic.advance(lane)
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if not batch.builder.count:
+            return
+        batch.data = batch.builder.take()
+        lane.waiting.append(batch)
+        if lane.task is None:
+            lane.task = self._loop.create_task(self._send_all(lane))
+
+    async def _wait_room(self) -> None:
+        while self._buffered_bytes >= self._config.buffer_bytes_max:
+            self._room.clear()
+            await self._room.wait()
+
+    def _release(self, batch: _Batch) -> None:
+        assert batch.data is not None
+        self._buffered_bytes -= len(batch.data)
+        if self._buffered_bytes < self._config.buffer_bytes_max:
+            self._room.set()
+
+    # -- the sender of a partition ------------------------------------------------------------------------------
+
+    async def _send_all(self, lane: _Lane) -> None:
+        """Pipeline the waiting batches; after trouble, take up again from the first that was not answered."""
+        in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]] = deque()
+        try:
+            async for _ in Backoff().waits():
+                try:
+                    await self._pipeline(lane, in_flight)
+                    return
+                except GoQueueError as error:
+                    # Let every answer come in (a lost connection ends them all): what is sent again is known to have failed.
+                    await asyncio.gather(*(answer for _, answer in in_flight), return_exceptions=True)
+                    self._recover(lane, in_flight, error)
+        finally:
+            lane.task = None
+            if lane.waiting:
+                lane.task = self._loop.create_task(self._send_all(lane))
+
+    async def _pipeline(self, lane: _Lane, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]]) -> None:
+        connection = await self._link.connection()
+        while lane.waiting or in_flight:
+            while lane.waiting and len(in_flight) < self._config.in_flight_max:
+                batch = lane.waiting.popleft()
+                assert batch.data is not None
+                if self._acks[0] == 0:
+                    connection.tell(Api.PRODUCE, self._acks, lane.route, batch.data)
+                    self._release(batch)
+                    batch.resolve(lane.partition, -1, -1, len(batch.futures))
+                else:
+                    in_flight.append((batch, connection.request(Api.PRODUCE, self._acks, lane.route, batch.data)))
+            if in_flight:
+                await self._take_answer(lane, in_flight)
+            else:
+                await connection.wait_room()
+
+    async def _take_answer(self, lane: _Lane, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]]) -> None:
+        batch, answer = in_flight[0]
+        try:
+            base_offset, timestamp_ns, count = wire.PRODUCE_REPLY_BODY.unpack(await answer)
+        except GoQueueError as error:
+            if error.retriable and self._loop.time() < batch.deadline:
+                raise
+            in_flight.popleft()
+            self._release(batch)
+            batch.fail(error)
+            return
+        in_flight.popleft()
+        self._release(batch)
+        batch.resolve(lane.partition, base_offset, timestamp_ns, count)
+
+    def _recover(
+        self, lane: _Lane, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]], error: GoQueueError
+    ) -> None:
+        """Put unanswered batches back in front, in order; give up those that are out of time."""
+        while in_flight:
+            batch, answer = in_flight.pop()
+            if answer.exception() is None:
+                base_offset, timestamp_ns, count = wire.PRODUCE_REPLY_BODY.unpack(answer.result())
+                self._release(batch)
+                batch.resolve(lane.partition, base_offset, timestamp_ns, count)
+            else:
+                lane.waiting.appendleft(batch)
+        now = self._loop.time()
+        while lane.waiting and (now >= lane.waiting[0].deadline or not error.retriable):
+            batch = lane.waiting.popleft()
+            self._release(batch)
+            batch.fail(error)

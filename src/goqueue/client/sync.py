@@ -1,0 +1,184 @@
+"""The blocking facade: the asyncio client on an event loop in a thread of its own, for code that has none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from goqueue.client.client import Client, ClientConfig
+from goqueue.client.producer import Headers, Producer, SendManyResult, SendResult
+from goqueue.client.reader import Reader, Start
+from goqueue.record import Record
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop that runs in a daemon thread until `close`."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry `work` out on the loop and return its result here."""
+        return self.submit(work).result()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class SyncProducer:
+    """A producer for threads: `send` returns a future, `flush` waits for all."""
+
+    def __init__(self, thread: LoopThread, producer: Producer) -> None:
+        self._thread = thread
+        self._producer = producer
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> Future[SendResult]:
+        """Hand a message over; the future is its result."""
+        return self._thread.submit(self._producer.send_and_wait(topic, value, key, headers, priority, partition))
+
+    def send_many(
+        self, topic: str, values: Sequence[bytes], *, partition: int | None = None
+    ) -> list[SendManyResult]:
+        """Send many keyless messages and wait until all are answered."""
+        return self._thread.run(self._producer.send_many(topic, values, partition=partition))
+
+    def flush(self) -> None:
+        self._thread.run(self._producer.flush())
+
+    def close(self) -> None:
+        self._thread.run(self._producer.close())
+
+    def __enter__(self) -> SyncProducer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SyncReader:
+    """Iterate messages, blocking for the next one."""
+
+    def __init__(self, thread: LoopThread, reader: Reader) -> None:
+        self._thread = thread
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[Record]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Messages in lists as they arrive."""
+        source = self._reader.batches()
+
+        async def following() -> list[Record] | None:
+            return await anext(source, None)
+
+        try:
+            while (batch := self._thread.run(following())) is not None:
+                yield batch
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._thread.run(self._reader.close())
+
+
+class SyncClient:
+    """The same methods as `Client`, blocking."""
+
+    def __init__(self, address: str = "127.0.0.1:9000", config: ClientConfig | None = None) -> None:
+        self._thread = LoopThread("goqueue-client")
+        try:
+            self._client = self._thread.run(self._connect(address, config))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    async def _connect(self, address: str, config: ClientConfig | None) -> Client:
+        return await Client(address, config).__aenter__()
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._thread.run(self._client.close())
+        self._thread.close()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        priority: int = 2,
+        partition: int | None = None,
+    ) -> SendResult:
+        """Publish one message durably and return where it is."""
+        return self._thread.run(self._client.send(topic, value, key, headers, priority, partition))
+
+    def producer(self, **options: Any) -> SyncProducer:
+        async def make() -> Producer:
+            return self._client.producer(**options)
+
+        return SyncProducer(self._thread, self._thread.run(make()))
+
+    def reader(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int] | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        isolation: str = "read_committed",
+    ) -> SyncReader:
+        reader = self._client.reader(
+            topic, partitions=partitions, start=start, follow=follow, isolation=isolation
+        )
+        return SyncReader(self._thread, reader)
+
+    def create_topic(
+        self, name: str, *, partitions: int = 3, config: dict[str, object] | None = None
+    ) -> dict[str, Any]:
+        return self._thread.run(self._client.create_topic(name, partitions=partitions, config=config))
+
+    def alter_topic(self, name: str, config: dict[str, object]) -> dict[str, Any]:
+        return self._thread.run(self._client.alter_topic(name, config))
+
+    def delete_topic(self, name: str) -> None:
+        self._thread.run(self._client.delete_topic(name))
+
+    def describe_topic(self, name: str) -> dict[str, Any]:
+        return self._thread.run(self._client.describe_topic(name))
+
+    def list_topics(self) -> list[dict[str, Any]]:
+        return self._thread.run(self._client.list_topics())
+
+    def status(self) -> dict[str, Any]:
+        return self._thread.run(self._client.status())
