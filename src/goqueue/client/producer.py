@@ -11,7 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from goqueue.client.link import Backoff, Link
 from goqueue.errors import BufferFullError, ClientClosedError, ConfigurationError, GoQueueError, InvalidRequestError
@@ -21,10 +22,11 @@ from goqueue.protocol.wire import Api
 from goqueue.record import BatchBuilder
 
 ACKS = {"none": 0, "leader": 1, "all": 2}
+_BATCHES_PER_TURN = 8
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
-class SendResult(NamedTuple):
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     """Where a message is. With acks none nobody knows: offset and timestamp are -1."""
 
     partition: int
@@ -135,11 +137,16 @@ class Producer:
         self._config = config
         self._acks = bytes((ACKS[config.acks], 0))
         self._loop = asyncio.get_running_loop()
+        # Looked up once: these are read for every message.
+        self._create_future = self._loop.create_future
+        self._batch_records, self._batch_bytes = config.batch_records, config.batch_bytes
         self._topics: dict[str, _Topic] = {}
         self._loading = asyncio.Lock()
         self._buffered_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
+        # Batches completed since `send` last let the event loop run.
+        self._unsent_batches = 0
         self._closed = False
 
     async def __aenter__(self) -> Producer:
@@ -163,6 +170,10 @@ class Producer:
         state = self._topics.get(topic)
         if state is None:
             state = await self._load(topic)
+        if self._unsent_batches >= _BATCHES_PER_TURN:
+            # A loop that only sends would otherwise keep the event loop from sending anything.
+            self._unsent_batches = 0
+            await asyncio.sleep(0)
         if self._buffered_bytes >= self._config.buffer_bytes_max:
             await self._wait_room()
         return self._add(state, value, key, headers, priority, partition)
@@ -207,15 +218,15 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         if self._closed:
             raise ClientClosedError("the producer is closed")
-        lane = topic.lane(key, partition)
+        lane = topic.lanes[topic.turn] if key is None and partition is None else topic.lane(key, partition)
         batch = lane.filling
         if batch is None:
             batch = self._begin(topic, lane)
-        self._buffered_bytes += batch.builder.add(value, key, headers, priority)
-        future: asyncio.Future[SendResult] = self._loop.create_future()
+        builder = batch.builder
+        self._buffered_bytes += builder.add(value, key, headers, priority)
+        future: asyncio.Future[SendResult] = self._create_future()
         batch.futures.append(future)
-        config = self._config
-        if batch.builder.count >= config.batch_records or batch.builder.size_bytes >= config.batch_bytes:
+        if builder.count >= self._batch_records or builder.size_bytes >= self._batch_bytes:
             self._leave(topic, lane)
         return future
 
@@ -301,6 +312,7 @@ class Producer:
             return
         batch.data = batch.builder.take()
         lane.waiting.append(batch)
+        self._unsent_batches += 1
         if lane.task is None:
             lane.task = self._loop.create_task(self._send_all(lane))
 

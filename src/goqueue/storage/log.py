@@ -86,7 +86,9 @@ class SyncTicket:
     gate: _SyncGate
     disk: Disk
     directory: str | None
-    files: tuple[File, ...]
+    # Files that take no more records, and the one that does: a sync of it covers only what it held by then.
+    sealed: tuple[File, ...]
+    active: File | None
     segment_base: int
     position: int
     offset: int
@@ -108,8 +110,10 @@ class SyncTicket:
     def _sync(self) -> None:
         if self.directory is not None:
             self.disk.sync_directory(self.directory)
-        for file in self.files:
+        for file in self.sealed:
             file.sync()
+        if self.active is not None:
+            self.active.sync()
 
 
 class Log:
@@ -381,12 +385,12 @@ class Log:
         if self.synced_offset == self.log_end_offset and not self._unsynced and names_synced:
             return None
         active = self._active
-        files = (*self._unsynced, active.file) if active.size_bytes else tuple(self._unsynced)
         return SyncTicket(
             gate=self._sync_gate,
             disk=self.disk,
             directory=None if names_synced else self.directory,
-            files=files,
+            sealed=tuple(self._unsynced),
+            active=active.file if active.size_bytes else None,
             segment_base=active.base_offset,
             position=active.size_bytes,
             offset=active.next_offset,
@@ -396,7 +400,7 @@ class Log:
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         """The ticket has run: move the recovery point, never back and never to what a truncation has taken away."""
-        self._unsynced = [file for file in self._unsynced if file not in ticket.files]
+        self._unsynced = [file for file in self._unsynced if file not in ticket.sealed]
         self._names_synced = max(self._names_synced, ticket.names_version)
         before = (self._checkpoint.segment_base, self.synced_offset)
         outdated = (ticket.segment_base, ticket.offset) <= before or ticket.truncations != self._truncations

@@ -16,6 +16,8 @@ from goqueue.storage.segment import Segment
 class ScrubStep:
     segment: Segment
     end_offset: int
+    # Of the log, when the step was chosen.
+    truncations: int
 
     @property
     def byte_count(self) -> int:
@@ -40,15 +42,16 @@ class Scrubber:
         for segment in self._log.sealed_segments:
             if segment.base_offset > self._next_base:
                 self._next_base = segment.base_offset
-                return ScrubStep(segment, segment.next_offset)
+                return ScrubStep(segment, segment.next_offset, self._log.truncations)
         self._next_base = -1
         self.rounds += 1
         return None
 
     def finish(self, step: ScrubStep, found: Examination) -> None:
-        """Take the result into account, unless retention or compaction has replaced the segment meanwhile."""
+        """Take the result into account, unless retention, compaction or a truncation has changed the segment meanwhile."""
         self.scrubbed_bytes += step.byte_count
-        if step.segment in self._log.sealed_segments and found.damages:
+        valid = step.truncations == self._log.truncations and step.segment in self._log.sealed_segments
+        if valid and found.damages:
             step.segment.rebuild_indexes(found)
             self._log.note_damages(found.damages)
 

@@ -70,7 +70,6 @@ class LogModel:
         self.staged: list[Entry] = []
         # Refused records: their bytes were written and cut off again, and a power loss may forget the cut.
         self.ghosts: dict[int, set[bytes]] = {}
-        self.ghost_count = 0
         self.doubt: Doubt | None = None
         self.failed = False
         self.outage = outage
@@ -101,12 +100,6 @@ class LogModel:
         """The log said no; the bytes may still lie in unsynced sectors."""
         for entry in entries:
             self.ghosts.setdefault(entry.offset, set()).add(entry.raw)
-            self.ghost_count += 1
-
-    def lay_ghosts(self, count: int) -> None:
-        """A sync that began when there were `count` ghosts has made their removal durable."""
-        if count == self.ghost_count:
-            self.ghosts.clear()
 
     def truncate(self, offset: int) -> None:
         """Nothing from `offset` on; where compaction left a gap the log ends behind the record in front of it."""
@@ -244,7 +237,7 @@ class LogModel:
         self.size_bytes = sum(len(entry.raw) for entry in found)
         self.staged, self.ghosts, self.doubt = [], {}, None
         self.failed, self.outage = False, Outage.CLOSED
-        self.ghost_count = self.appended_records = self.appended_bytes = 0
+        self.appended_records = self.appended_bytes = 0
 
     def _numbers(self) -> tuple[int, int, int]:
         return self.start, self.end, self.size_bytes

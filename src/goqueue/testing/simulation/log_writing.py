@@ -21,7 +21,6 @@ from goqueue.testing.simulation.log_subject import LogSubject
 class _Sync:
     ticket: SyncTicket
     end: int
-    ghost_count: int
     truncations: int
     ran: bool = False
 
@@ -107,12 +106,11 @@ class LogWriting:
     # -- syncing ------------------------------------------------------------------------------------------------
 
     def sync(self) -> str:
-        subject, ghost_count = self._subject, self._subject.model.ghost_count
+        subject = self._subject
         try:
             subject.log.sync()
         except PartitionFailedError as error:
             return subject.note_failure(error)
-        subject.model.lay_ghosts(ghost_count)
         expect(subject.log.synced_offset == subject.model.end, f"synced only to {subject.log.synced_offset}")
         return "ok"
 
@@ -137,20 +135,19 @@ class LogWriting:
         if ticket is None:
             expect(self._subject.log.synced_offset == model.end, "nothing to sync, and not all is synced")
             return "nothing to do"
-        self._sync = _Sync(ticket, model.end, model.ghost_count, self._subject.truncations)
+        self._sync = _Sync(ticket, model.end, self._subject.truncations)
         return f"begin {model.end}"
 
     def _run(self, sync: _Sync) -> str:
         try:
             sync.ticket.run()
         except OSError as error:
-            expect(self._subject.faulty, f"a sync failed on a perfect disk: {error!r}")
+            expect(self._subject.faulty or self._subject.model.failed, f"a sync failed on a perfect disk: {error!r}")
             self._sync = None
             self._subject.log.fail_sync(error)
             self._subject.model.failed = True
             return f"run failed: {error}"
         sync.ran = True
-        self._subject.model.lay_ghosts(sync.ghost_count)
         return "run"
 
 
