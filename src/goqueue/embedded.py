@@ -1,7 +1,7 @@
 """A whole broker inside this process: `with goqueue.open(path) as q`.
 
-The broker runs on an event loop in a thread of its own and listens on a free loopback port, so the object returned is the
-ordinary blocking client, and other clients can join at `q.address`. For tests and small applications.
+The broker runs on an event loop in a thread of its own and listens on a free loopback port, so the object returned is
+the ordinary blocking client, and other clients can join at `q.address`. For tests and small applications.
 """
 
 from __future__ import annotations

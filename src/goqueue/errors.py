@@ -1,7 +1,8 @@
 """The error tree: every refusal and failure of GoQueue, with a stable code.
 
 A face (HTTP, wire, CLI) maps `code` to its own vocabulary in one table; a caller decides by `retriable` whether the
-same request may succeed later; `context` carries the facts a person needs to act. Codes are part of the public contract.
+same request may succeed later; `context` carries the facts a person needs to act. Codes are part of the public
+contract.
 """
 
 from __future__ import annotations
@@ -209,6 +210,12 @@ class NotReadyError(GoQueueError):
 
     code = "NOT_READY"
     retriable = True
+
+
+class AddressUnavailableError(GoQueueError):
+    """A port the broker should listen on is taken, or may not be used."""
+
+    code = "ADDRESS_UNAVAILABLE"
 
 
 class DiskGuardError(GoQueueError):

@@ -1,6 +1,6 @@
 """The broker: one API below every face."""
 
-from goqueue.broker.api import BrokerApi, Health, Phase, ReadResult
+from goqueue.broker.api import BrokerApi, FetchResult, Health, Phase, ReadResult
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.gathering import Gathering, Placed
 from goqueue.broker.messages import Acks, Message, Published
@@ -10,6 +10,7 @@ __all__ = [
     "Acks",
     "BrokerApi",
     "BrokerConfig",
+    "FetchResult",
     "Gathering",
     "Health",
     "Message",

@@ -21,7 +21,7 @@ from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.messages import Acks, Message, Published
 from goqueue.broker.partition import Partition
 from goqueue.broker.topics import Topics
-from goqueue.errors import GoQueueError, LimitExceededError, NotReadyError, OffsetOutOfRangeError
+from goqueue.errors import DataDamagedError, GoQueueError, LimitExceededError, NotReadyError, OffsetOutOfRangeError
 from goqueue.host import Clock, Disk, Entropy
 from goqueue.metadata import TopicInfo, TopicSettings
 from goqueue.metadata.catalog import PARTITIONS_DEFAULT
@@ -29,6 +29,7 @@ from goqueue.record import INVISIBLE_FLAGS, BatchFacts, Record, decode, last_off
 from goqueue.storage import DataDirectory, GroupCommit
 
 _logger = logging.getLogger(__name__)
+_READ_PIECE_BYTES = 64 << 10
 
 
 class Phase(StrEnum):
@@ -54,6 +55,18 @@ class ReadResult:
     high_watermark: int
 
 
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """Records as they are stored, those that no reader is shown (`INVISIBLE_FLAGS`) among them."""
+
+    data: bytes
+    base_offset: int
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
 class BrokerApi:
     def __init__(self, directory: DataDirectory, clock: Clock, entropy: Entropy, config: BrokerConfig) -> None:
         self.config = config
@@ -61,9 +74,7 @@ class BrokerApi:
         self.directory = directory
         self.phase = Phase.STARTING
         loop = asyncio.get_running_loop()
-        self._commit = GroupCommit(
-            post=loop.call_soon_threadsafe, clock=clock, sync_within_ms=config.sync_within_ms
-        )
+        self._commit = GroupCommit(post=loop.call_soon_threadsafe, clock=clock, sync_within_ms=config.sync_within_ms)
         self.topics = Topics(directory, self._commit, clock, entropy)
         self.disk_guard = DiskGuard(
             directory.disk, directory.path, config.disk_warn_percent, config.disk_refuse_percent
@@ -175,21 +186,59 @@ class BrokerApi:
         wait_ms: int = 0,
     ) -> ReadResult:
         """Messages in log order from an offset or a time on; waits up to `wait_ms` when there are none yet."""
-        place = self.topics.partition(topic, partition)
         limit = min(limit or self.config.read_limit_default, self.config.read_limit_max)
-        bytes_max = min(bytes_max or self.config.fetch_bytes_default, self.config.fetch_bytes_max)
+        size = min(bytes_max or self.config.fetch_bytes_default, self.config.fetch_bytes_max)
+        place = self.topics.partition(topic, partition)
         start = self._start_offset(place, offset, timestamp_ns)
-        deadline_ns = self.clock.monotonic_ns() + min(wait_ms, self.config.wait_max_ms) * 1_000_000
+        deadline_ns = self._deadline_ns(wait_ms)
         while True:
-            result = self._read_now(place, start, limit, bytes_max, committed)
-            start = result.next_offset
-            remaining_ns = deadline_ns - self.clock.monotonic_ns()
-            if result.records or remaining_ns <= 0 or self.phase is not Phase.READY:
+            result = self._read_now(place, start, limit, size, committed)
+            if result.records or self._is_over(deadline_ns):
                 return result
-            await self.wait_data(place, start, remaining_ns / 1e9)
-            if place.log.closed:
-                # Deleted meanwhile: say so, or go on with the topic that has taken its name.
-                place = self.topics.partition(topic, partition)
+            start = result.next_offset
+            place = await self._wait_until(place, start, deadline_ns)
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        timestamp_ns: int | None = None,
+        bytes_max: int | None = None,
+        committed: bool = True,
+        wait_ms: int = 0,
+    ) -> FetchResult:
+        """Like `read`, with whole records as bytes; they are verified and of one segment."""
+        size = min(bytes_max or self.config.fetch_bytes_default, self.config.fetch_bytes_max)
+        place = self.topics.partition(topic, partition)
+        start = self._start_offset(place, offset, timestamp_ns)
+        deadline_ns = self._deadline_ns(wait_ms)
+        while True:
+            data = place.log.read(start, size, place.last_stable_offset if committed else place.high_watermark)
+            if data or self._is_over(deadline_ns):
+                break
+            place = await self._wait_until(place, start, deadline_ns)
+        place.fetched_bytes += len(data)
+        return FetchResult(
+            data=data,
+            base_offset=start,
+            next_offset=last_offset(data) + 1 if data else start,
+            log_start_offset=place.log.log_start_offset,
+            high_watermark=place.high_watermark,
+            last_stable_offset=place.last_stable_offset,
+        )
+
+    def _deadline_ns(self, wait_ms: int) -> int:
+        return self.clock.monotonic_ns() + min(wait_ms, self.config.wait_max_ms) * 1_000_000 if wait_ms else 0
+
+    def _is_over(self, deadline_ns: int) -> bool:
+        return not deadline_ns or self.phase is not Phase.READY or deadline_ns <= self.clock.monotonic_ns()
+
+    async def _wait_until(self, place: Partition, offset: int, deadline_ns: int) -> Partition:
+        """Wait for something at `offset`; returns where to look, `TopicNotFoundError` when it is gone meanwhile."""
+        await self.wait_data(place, offset, (deadline_ns - self.clock.monotonic_ns()) / 1e9)
+        return place if not place.log.closed else self.topics.partition(place.identity.topic, place.identity.partition)
 
     def _start_offset(self, place: Partition, offset: int | None, timestamp_ns: int | None) -> int:
         if timestamp_ns is not None:
@@ -202,18 +251,29 @@ class BrokerApi:
         end = place.last_stable_offset if committed else place.high_watermark
         if offset > end:
             raise OffsetOutOfRangeError(
-                f"offset {offset} is beyond the end of {place.identity}, which is {end}", offset=offset, log_end_offset=end
+                f"offset {offset} is beyond the end of {place.identity}, which is {end}",
+                offset=offset,
+                log_end_offset=end,
             )
-        while offset < end:
-            data = place.log.read(offset, bytes_max, end)
-            if not data:
+        # In pieces: a hundred small messages should not cost the reading of a megabyte.
+        piece = max(_READ_PIECE_BYTES, limit * 256)
+        records: list[Record] = []
+        while offset < end and len(records) < limit and bytes_max > 0:
+            try:
+                data = place.log.read(offset, min(bytes_max, piece), end)
+            except DataDamagedError:
+                if records:
+                    break  # what is in front of the damage first
+                raise
+            if not data or (records and len(data) > bytes_max):
                 break
-            records = decode(data, INVISIBLE_FLAGS, offset, limit=limit)
+            found = decode(data, INVISIBLE_FLAGS, offset, limit=limit - len(records))
+            records += found
             offset = (records[-1].offset if len(records) == limit else last_offset(data)) + 1
             if records:
+                bytes_max -= len(data)
                 place.fetched_bytes += len(data)
-                return ReadResult(records, offset, place.high_watermark)
-        return ReadResult([], offset, place.high_watermark)
+        return ReadResult(records, offset, place.high_watermark)
 
     async def wait_data(self, place: Partition, offset: int, timeout_s: float) -> None:
         """Return when the partition has something at `offset`, or after the time."""

@@ -1,7 +1,7 @@
 """Messages on their way into the partitions of one topic: encoded as they come, without an object for each.
 
-A face that carries messages one by one adds them here in their order; every message has a position, counted from 0, and ends
-either in a batch or in `errors`. Which partition a message belongs to is decided here and nowhere else.
+A face that carries messages one by one adds them here in their order; every message has a position, counted from 0,
+and ends either in a batch or in `errors`. Which partition a message belongs to is decided here and nowhere else.
 """
 
 from __future__ import annotations

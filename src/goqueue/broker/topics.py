@@ -1,6 +1,7 @@
 """The topics of this node: the catalog, the logs behind it, and the order in which the two change.
 
-Creating: the catalog record is durable before the first log exists, so a crash leaves an empty topic. Deleting: the tombstone
+Creating: the catalog record is durable before the first log exists, so a crash leaves an empty topic. Deleting: the
+tombstone
 is durable before the first file goes, so a crash leaves refuse that the next start removes. A directory that the
 catalog has never heard of is nobody's to remove: if the catalog is damaged it is adopted with default settings, else it
 is reported and left alone.
@@ -52,7 +53,9 @@ class Topics:
             raise PartitionNotFoundError(f"topic {topic!r} is not open here", topic=topic)
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(partitions):
             raise PartitionNotFoundError(
-                f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {number}", topic=topic, partition=number
+                f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {number}",
+                topic=topic,
+                partition=number,
             )
         return partitions[number]
 

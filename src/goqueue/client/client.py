@@ -1,10 +1,10 @@
 """The asyncio client: topics, producers, readers.
 
-    async with Client("127.0.0.1:9000") as client:
-        await client.create_topic("orders")
-        result = await client.send("orders", b"hello", key=b"k")
-        async for message in client.reader("orders", follow=False):
-            print(message.offset, message.value)
+async with Client("127.0.0.1:9000") as client:
+    await client.create_topic("orders")
+    result = await client.send("orders", b"hello", key=b"k")
+    async for message in client.reader("orders", follow=False):
+        print(message.offset, message.value)
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ class Client:
         self._producers: list[Producer] = []
 
     def _link(self, host: str, port: int) -> Link:
-        return Link(
-            host, port, client_id=self._config.client_id, connect_timeout_ms=self._config.connect_timeout_ms
-        )
+        return Link(host, port, client_id=self._config.client_id, connect_timeout_ms=self._config.connect_timeout_ms)
 
     async def __aenter__(self) -> Client:
         await self._control.connection()
@@ -55,8 +53,8 @@ class Client:
         """Flush every producer and end the connections."""
         for producer in self._producers:
             await producer.close()
-        self._control.close()
-        self._fetching.close()
+        await self._control.close()
+        await self._fetching.close()
 
     # -- messages -----------------------------------------------------------------------------------------------
 

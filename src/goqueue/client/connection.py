@@ -1,7 +1,7 @@
 """One connection to a broker: requests out, answers back to whoever asked, by correlation id.
 
-Answers may come in any order. When the connection ends, every open request gets `ConnectionLostError`; whether the broker
-carried it out is unknown.
+Answers may come in any order. When the connection ends, every open request gets `ConnectionLostError`; whether the
+broker carried it out is unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from goqueue.protocol import wire
 from goqueue.protocol.wire import Api
 
 _BUFFER_BYTES = 256 << 10
+# An answer before and after the greeting is never larger; a peer that says so is no broker.
+_GREETING_BYTES_MAX = 1 << 10
+_ANSWER_BYTES_MAX = 256 << 20
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -26,6 +29,8 @@ class Connection(asyncio.BufferedProtocol):
         self._correlation = 0
         self._room = asyncio.Event()
         self._room.set()
+        self._answer_bytes_max = _GREETING_BYTES_MAX
+        self._lost = self._loop.create_future()
         self.closed = False
         self.frame_bytes_max = wire.FRAME_BYTES_MAX_DEFAULT
 
@@ -39,11 +44,12 @@ class Connection(asyncio.BufferedProtocol):
                 reply = await connection._greet(client_id)
         except (OSError, TimeoutError) as error:
             raise ConnectionLostError(
-                f"no broker answers at {host}:{port} ({error or 'timeout'}); is `goqueue serve` running there?",
+                f"no broker answers at {host}:{port} ({str(error) or 'timeout'}); is `goqueue serve` running there?",
                 host=host,
                 port=port,
             ) from error
         _, connection.frame_bytes_max, _ = wire.HELLO_REPLY.unpack_from(reply)
+        connection._answer_bytes_max = _ANSWER_BYTES_MAX
         return connection
 
     async def _greet(self, client_id: str) -> bytes:
@@ -90,9 +96,22 @@ class Connection(asyncio.BufferedProtocol):
         await self._room.wait()
 
     def close(self) -> None:
+        """End in order: what was written still leaves."""
         if self._transport is not None:
             self._transport.close()
         self._end(ConnectionLostError("the connection was closed"))
+
+    def abort(self, error: GoQueueError) -> None:
+        """End at once; whoever waits for an answer gets `error`."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(error)
+
+    async def wait_closed(self, timeout_s: float) -> None:
+        """Return when everything written has left and the connection is gone; give up after the time."""
+        await asyncio.wait((self._lost,), timeout=timeout_s)
+        if not self._lost.done() and self._transport is not None:
+            self._transport.abort()
 
     # -- transport ----------------------------------------------------------------------------------------------
 
@@ -102,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(ConnectionLostError(f"the connection to the broker ended: {exc or 'closed by the broker'}"))
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     def _end(self, error: GoQueueError) -> None:
         self.closed = True
@@ -125,6 +146,9 @@ class Connection(asyncio.BufferedProtocol):
         buffer, unpack = self._buffer, wire.HEADER.unpack_from
         while filled - position >= wire.HEADER.size:
             length, _, status, correlation = unpack(buffer, position)
+            if not wire.LENGTH_MIN <= length <= self._answer_bytes_max:
+                self.abort(ProtocolError("the peer does not speak the GoQueue wire protocol"))
+                return
             end = position + 4 + length
             if end > filled:
                 break
@@ -135,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
     def _keep_rest(self, position: int, filled: int) -> None:
         """Move an unfinished frame to the front, once, into a buffer that will hold all of it."""
         rest, buffer = filled - position, self._buffer
-        wanted = 4 + int.from_bytes(buffer[position : position + 4], "big") if rest >= 4 else 0
+        wanted = 4 + int.from_bytes(buffer[position : position + 4], "big") if rest >= wire.HEADER.size else 0
         if wanted > len(buffer):
             buffer = memoryview(bytearray(wanted))
         if rest and (position or buffer is not self._buffer):

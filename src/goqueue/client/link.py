@@ -56,7 +56,9 @@ class Link:
                 )
             return connection
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """End the connection once what was sent has left."""
         self._closed = True
         if self._connection is not None:
             self._connection.close()
+            await self._connection.wait_closed(self._timeout_s)

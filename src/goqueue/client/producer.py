@@ -1,21 +1,29 @@
 """The producer: messages gather per partition and leave as batches.
 
 A batch leaves at `batch_records`, `batch_bytes` or after `linger_ms`, whichever comes first. Batches of a partition are
-sent in order; after a lost connection those without an answer are sent again, in order, so a message may arrive twice but
-not out of turn. Memory is bounded: `send` waits for room, `send_nowait` refuses.
+sent in order; after a lost connection those without an answer are sent again, in order, so a message may arrive twice
+but not out of turn. Memory is bounded: `send` waits for room, `send_nowait` refuses.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from goqueue.client.connection import Connection
 from goqueue.client.link import Backoff, Link
-from goqueue.errors import BufferFullError, ClientClosedError, ConfigurationError, GoQueueError, InvalidRequestError
+from goqueue.errors import (
+    BufferFullError,
+    ClientClosedError,
+    ConfigurationError,
+    GoQueueError,
+    InvalidRequestError,
+    RequestTimeoutError,
+)
 from goqueue.model import partition_for_key
 from goqueue.protocol import wire
 from goqueue.protocol.wire import Api
@@ -62,9 +70,8 @@ class ProducerConfig:
         problems = []
         if self.acks not in ACKS:
             problems.append(f"acks must be none, leader or all, not {self.acks!r}")
-        for name in ("batch_records", "batch_bytes", "buffer_bytes_max", "in_flight_max", "delivery_timeout_ms"):
-            if getattr(self, name) < 1:
-                problems.append(f"{name} must be at least 1")
+        counts = ("batch_records", "batch_bytes", "buffer_bytes_max", "in_flight_max", "delivery_timeout_ms")
+        problems += [f"{name} must be at least 1" for name in counts if getattr(self, name) < 1]
         if self.linger_ms < 0:
             problems.append("linger_ms must not be negative")
         if problems:
@@ -199,7 +206,8 @@ class Producer:
         priority: int = 2,
         partition: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Like `send` without waiting: `BufferFullError` when there is no room. The topic must have been used before."""
+        """Like `send` without waiting: `BufferFullError` when there is no room. The topic must have been used
+        before."""
         state = self._topics.get(topic)
         if state is None:
             raise InvalidRequestError(f"topic {topic!r} is not known yet: await send() to it once first")
@@ -238,12 +246,28 @@ class Producer:
         A batch here holds up to ten times `batch_records` and `batch_bytes`; all values of a batch share a partition.
         """
         state = self._topics.get(topic) or await self._load(topic)
-        step, results = self._config.batch_records * 10, []
-        for start in range(0, len(values), step):
+        results = []
+        for part in self._parts(values):
             if self._buffered_bytes >= self._config.buffer_bytes_max:
                 await self._wait_room()
-            results.append(self._add_many(state, values[start : start + step], partition))
+            results.append(self._add_many(state, part, partition))
         return list(await asyncio.gather(*results))
+
+    def _parts(self, values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """Runs of values that fit into a batch; a value that is larger than all of it goes alone."""
+        records_max, bytes_max = self._config.batch_records * 10, self._config.batch_bytes * 10
+        for start in range(0, len(values), records_max):
+            part = values[start : start + records_max]
+            if sum(map(len, part)) <= bytes_max:
+                yield part
+                continue
+            first, size = 0, 0
+            for number, value in enumerate(part):
+                if number > first and size + len(value) > bytes_max:
+                    yield part[first:number]
+                    first, size = number, 0
+                size += len(value)
+            yield part[first:]
 
     def _add_many(
         self, topic: _Topic, values: Sequence[bytes], partition: int | None
@@ -338,7 +362,8 @@ class Producer:
                     await self._pipeline(lane, in_flight)
                     return
                 except GoQueueError as error:
-                    # Let every answer come in (a lost connection ends them all): what is sent again is known to have failed.
+                    # Let every answer come in (a lost connection ends them all): what is sent again is known to have
+                    # failed.
                     await asyncio.gather(*(answer for _, answer in in_flight), return_exceptions=True)
                     self._recover(lane, in_flight, error)
         finally:
@@ -350,21 +375,29 @@ class Producer:
         connection = await self._link.connection()
         while lane.waiting or in_flight:
             while lane.waiting and len(in_flight) < self._config.in_flight_max:
-                batch = lane.waiting.popleft()
+                batch = lane.waiting[0]
                 assert batch.data is not None
                 if self._acks[0] == 0:
+                    # Taken out only when it has left: a lost connection must find it in its place.
                     connection.tell(Api.PRODUCE, self._acks, lane.route, batch.data)
+                    lane.waiting.popleft()
                     self._release(batch)
                     batch.resolve(lane.partition, -1, -1, len(batch.futures))
                 else:
+                    lane.waiting.popleft()
                     in_flight.append((batch, connection.request(Api.PRODUCE, self._acks, lane.route, batch.data)))
             if in_flight:
-                await self._take_answer(lane, in_flight)
+                await self._take_answer(lane, connection, in_flight)
             else:
                 await connection.wait_room()
 
-    async def _take_answer(self, lane: _Lane, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]]) -> None:
+    async def _take_answer(
+        self, lane: _Lane, connection: Connection, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]]
+    ) -> None:
         batch, answer = in_flight[0]
+        # A broker that is connected and silent must not hold a message for ever.
+        silence = RequestTimeoutError("the broker did not answer within the delivery timeout")
+        timer = self._loop.call_at(batch.deadline, connection.abort, silence)
         try:
             base_offset, timestamp_ns, count = wire.PRODUCE_REPLY_BODY.unpack(await answer)
         except GoQueueError as error:
@@ -374,6 +407,8 @@ class Producer:
             self._release(batch)
             batch.fail(error)
             return
+        finally:
+            timer.cancel()
         in_flight.popleft()
         self._release(batch)
         batch.resolve(lane.partition, base_offset, timestamp_ns, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -35,7 +35,16 @@ class LoopThread:
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
+    async def _cancel_rest(self) -> None:
+        """End what nobody waits for any more, such as the read that Ctrl-C interrupted."""
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        await self.loop.shutdown_asyncgens()
+
     def close(self) -> None:
+        self.run(self._cancel_rest())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -60,9 +69,7 @@ class SyncProducer:
         """Hand a message over; the future is its result."""
         return self._thread.submit(self._producer.send_and_wait(topic, value, key, headers, priority, partition))
 
-    def send_many(
-        self, topic: str, values: Sequence[bytes], *, partition: int | None = None
-    ) -> list[SendManyResult]:
+    def send_many(self, topic: str, values: Sequence[bytes], *, partition: int | None = None) -> list[SendManyResult]:
         """Send many keyless messages and wait until all are answered."""
         return self._thread.run(self._producer.send_many(topic, values, partition=partition))
 
@@ -90,7 +97,7 @@ class SyncReader:
         for batch in self.batches():
             yield from batch
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Generator[list[Record]]:
         """Messages in lists as they arrive."""
         source = self._reader.batches()
 
@@ -158,9 +165,7 @@ class SyncClient:
         follow: bool = True,
         isolation: str = "read_committed",
     ) -> SyncReader:
-        reader = self._client.reader(
-            topic, partitions=partitions, start=start, follow=follow, isolation=isolation
-        )
+        reader = self._client.reader(topic, partitions=partitions, start=start, follow=follow, isolation=isolation)
         return SyncReader(self._thread, reader)
 
     def create_topic(

@@ -1,8 +1,8 @@
 """The log behind a machine: what was decided becomes state only after it is durable.
 
-    record = machine.handle_x(...)         decide, synchronously
-    await machine_log.commit(k, v)         append and sync
-    machine.replay(record)                 the same code that runs at the next start
+record = machine.handle_x(...)         decide, synchronously
+await machine_log.commit(k, v)         append and sync
+machine.replay(record)                 the same code that runs at the next start
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The catalog of topics, replayed from the internal topic `__metadata`.
 
 `handle_*` validates and returns the record to append; only `replay` changes the catalog. A record is keyed by the
-topic's name and holds the whole topic; a tombstone deletes it. The catalog remembers deleted names until they are created
-anew, so that a directory left behind by a crash is known to be refuse and one without any record is not.
+topic's name and holds the whole topic; a tombstone deletes it. The catalog remembers deleted names until they are
+created anew, so that a directory left behind by a crash is known to be refuse and one without any record is not.
 """
 
 from __future__ import annotations

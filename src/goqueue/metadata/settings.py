@@ -36,7 +36,9 @@ class TopicSettings:
     def from_mapping(cls, changes: Mapping[str, object], base: TopicSettings | None = None) -> TopicSettings:
         """`base` (or the defaults) with `changes` applied; every unknown name and bad value is reported together."""
         known = {field.name for field in fields(cls)}
-        problems = [f"unknown setting {name!r}; known: {', '.join(sorted(known))}" for name in changes if name not in known]
+        problems = [
+            f"unknown setting {name!r}; known: {', '.join(sorted(known))}" for name in changes if name not in known
+        ]
         valid: dict[str, object] = {}
         for name in known & changes.keys():
             value, problem = _checked(name, changes[name])

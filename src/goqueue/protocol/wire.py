@@ -97,9 +97,7 @@ def read_route(data: bytes) -> tuple[str, int]:
         raise ProtocolError("a topic name is not UTF-8 text") from None
 
 
-def fetch_body(
-    topic_route: bytes, *, offset: int, bytes_max: int, wait_ms: int, isolation: Isolation
-) -> bytes:
+def fetch_body(topic_route: bytes, *, offset: int, bytes_max: int, wait_ms: int, isolation: Isolation) -> bytes:
     tail = FETCH_TAIL.pack(int.from_bytes(topic_route[-4:], "big"), offset, bytes_max, wait_ms, isolation)
     return topic_route[:-4] + tail
 

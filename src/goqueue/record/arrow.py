@@ -101,6 +101,4 @@ def _headers(columns: Columns, list_type: pa.DataType) -> pa.Array:
         [None, wrap(columns.header_value_offsets), wrap(columns.header_value_data)],
     )
     items = pa.Array.from_buffers(HEADER_TYPE, columns.header_count, [None], children=[names, values])
-    return pa.Array.from_buffers(
-        list_type, columns.count, [None, wrap(columns.header_list_offsets)], children=[items]
-    )
+    return pa.Array.from_buffers(list_type, columns.count, [None, wrap(columns.header_list_offsets)], children=[items])

@@ -1,11 +1,11 @@
 """Compaction: the latest record of every key stays, at its offset and in its place.
 
 Three steps, so that the log is writable and readable all the time: `plan_compaction` (owner, quick) chooses sealed
-segments; `CompactionPlan.run` (any thread) writes survivors into new files beside the old ones; `install_compaction` (owner,
-quick) renames them into place. Small neighbours are merged on the way.
+segments; `CompactionPlan.run` (any thread) writes survivors into new files beside the old ones; `install_compaction`
+(owner, quick) renames them into place. Small neighbours are merged on the way.
 
-Records without a key, control records and unreleased delayed records are kept. Tombstones go once they are older than the
-topic says. When the last record of a new segment would be gone, a gap marker takes its offset (see `recovery`).
+Records without a key, control records and unreleased delayed records are kept. Tombstones go once they are older than
+the topic says. When the last record of a new segment would be gone, a gap marker takes its offset (see `recovery`).
 A crash at any point leaves either the old segment or the new one: the new file is durable before it gets the name,
 and files that a merged segment covers are removed only after that name is durable.
 """
@@ -48,8 +48,8 @@ def plan_compaction(
 ) -> CompactionPlan | None:
     """What to compact now, or None when no sealed segment is new since the last time.
 
-    `end_offset` keeps records out that are not settled yet (open transactions). `everything` looks at old segments again,
-    which also drops tombstones that have come of age in a quiet log.
+    `end_offset` keeps records out that are not settled yet (open transactions). `everything` looks at old segments
+    again, which also drops tombstones that have come of age in a quiet log.
     """
     log.sync()
     limit = log.log_end_offset if end_offset is None else end_offset
@@ -69,6 +69,22 @@ def _touches(damage: Damage, segment: Segment) -> bool:
     return damage.from_offset < segment.next_offset and damage.to_offset > segment.base_offset
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A sealed segment as it was when the plan was made: the log may cut or remove it while the plan runs."""
+
+    segment: Segment
+    base_offset: int
+    next_offset: int
+    max_timestamp_ns: int
+    data: memoryview
+
+    @classmethod
+    def of(cls, segment: Segment, disk: Disk) -> _Source:
+        data = disk.map(segment.path)[: segment.size_bytes]
+        return cls(segment, segment.base_offset, segment.next_offset, segment.max_timestamp_ns, data)
+
+
 class CompactionPlan:
     """Reads sealed segments and writes new files; touches nothing that the log uses."""
 
@@ -76,29 +92,27 @@ class CompactionPlan:
         self._disk: Disk = log.disk
         self._directory = log.directory
         self._config = log.config
-        self._segments = segments
-        # Mapped now, so that retention may remove the files while the plan runs.
-        self._data = {segment: log.disk.map(segment.path)[: segment.size_bytes] for segment in segments}
+        self._sources = [_Source.of(segment, log.disk) for segment in segments]
         self._truncations = log.truncations
         self._start = start
         self._tombstones_before_ns = tombstones_before_ns
 
     def run(self) -> CompactionResult:
         """Write the survivors; `DataDamagedError` when a segment turns out to be damaged."""
-        for segment in self._segments:
-            self._check(segment)
+        for source in self._sources:
+            self._check(source)
         latest, end = self._latest_offsets()
         result = CompactionResult(compacted_to=end, truncations=self._truncations)
-        group: list[Segment] = []
+        group: list[_Source] = []
         kept: list[bytearray] = []
-        for segment in self._segments:
-            if segment.base_offset >= end:
+        for source in self._sources:
+            if source.base_offset >= end:
                 break
-            survivors = retain_latest(self._data[segment], latest, self._tombstones_before_ns)
+            survivors = retain_latest(source.data, latest, self._tombstones_before_ns)
             if group and sum(map(len, kept)) + len(survivors) > self._config.segment_bytes:
                 self._finish_group(group, kept, result)
                 group, kept = [], []
-            group.append(segment)
+            group.append(source)
             kept.append(survivors)
         self._finish_group(group, kept, result)
         return result
@@ -107,30 +121,30 @@ class CompactionPlan:
         """The last offset of each key from the first new segment on, as far as memory allows: (offsets, end)."""
         latest: dict[bytes, int] = {}
         end = self._start
-        for segment in self._segments:
-            if segment.next_offset <= self._start:
+        for source in self._sources:
+            if source.next_offset <= self._start:
                 continue
-            collect_keys(self._data[segment], latest)
-            end = segment.next_offset
+            collect_keys(source.data, latest)
+            end = source.next_offset
             if len(latest) >= self._config.compaction_keys_max:
                 break
         return latest, end
 
-    def _check(self, segment: Segment) -> None:
+    def _check(self, source: _Source) -> None:
         """What cannot be read must not be taken for superseded."""
-        data, path, end = self._data[segment], segment.path, segment.next_offset
-        for damage in examine(data, file=path, base_offset=segment.base_offset, end_offset=end).damages:
+        file, base, end = source.segment.path, source.base_offset, source.next_offset
+        for damage in examine(source.data, file=file, base_offset=base, end_offset=end).damages:
             raise damage.as_error()
 
-    def _finish_group(self, group: list[Segment], kept: list[bytearray], result: CompactionResult) -> None:
-        before, after = sum(segment.size_bytes for segment in group), sum(map(len, kept))
+    def _finish_group(self, group: list[_Source], kept: list[bytearray], result: CompactionResult) -> None:
+        before, after = sum(len(source.data) for source in group), sum(map(len, kept))
         result.bytes_before += before
         result.bytes_after += min(before, after)
         if len(group) == 1 and after == before:
             return
         result.replacements.append(self._write(group, kept))
 
-    def _write(self, group: list[Segment], kept: list[bytearray]) -> Replacement:
+    def _write(self, group: list[_Source], kept: list[bytearray]) -> Replacement:
         base, end = group[0].base_offset, group[-1].next_offset
         path = segment_path(self._directory, base, UNFINISHED_SUFFIX)
         if self._disk.exists(path):
@@ -144,16 +158,17 @@ class CompactionPlan:
                 self._disk.remove(path)
             raise
         found = self._examine(path, base)
-        assert not found.damages and found.next_offset == end, "a new segment is whole and ends where the old ones did"
+        assert not found.damages, "a new segment is whole"
+        assert found.next_offset == end, "a new segment ends where the old ones did"
         file.close()
-        return Replacement(path=path, old=tuple(group), found=found)
+        return Replacement(path=path, old=tuple(source.segment for source in group), found=found)
 
-    def _write_file(self, file: File, group: list[Segment], kept: list[bytearray], end: int) -> None:
+    def _write_file(self, file: File, group: list[_Source], kept: list[bytearray], end: int) -> None:
         for survivors in kept:
             write_all(file, survivors)
         found = self._examine(file.path, group[0].base_offset)
         if found.next_offset != end:
-            newest_ns = max(segment.max_timestamp_ns for segment in group)
+            newest_ns = max(source.max_timestamp_ns for source in group)
             write_all(file, gap_marker(offset=end - 1, timestamp_ns=newest_ns))
         file.sync()
 

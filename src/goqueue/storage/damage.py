@@ -25,7 +25,8 @@ class Damage:
     def as_error(self) -> DataDamagedError:
         return DataDamagedError(
             f"{self.file} is damaged: offsets {self.from_offset} to {self.to_offset - 1} cannot be read "
-            f"(bytes {self.from_position} to {self.to_position}: {self.reason}); restore the file from a replica or backup",
+            f"(bytes {self.from_position} to {self.to_position}: {self.reason}); "
+            "restore the file from a replica or backup",
             file=self.file,
             from_offset=self.from_offset,
             to_offset=self.to_offset,

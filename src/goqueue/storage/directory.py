@@ -1,28 +1,32 @@
 """A data directory: one process, one lock, the logs of its partitions.
 
-    LOCK                                held by the process that has the directory open
-    directory.meta                      format version and id of the directory, in two slots
-    logs/{topic}/{partition}/           one log each; names are validated before they become paths
-    trash/                              logs on their way out; emptied at the next start
+LOCK                                held by the process that has the directory open
+directory.meta                      format version and id of the directory, in two slots
+logs/{topic}/{partition}/           one log each; names are validated before they become paths
+trash/                              logs on their way out; emptied at the next start
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import struct
 from dataclasses import dataclass
 
-from goqueue.errors import DirectoryFormatError, DirectoryLockedError, InvalidRequestError
+from goqueue.errors import DirectoryFormatError, DirectoryLockedError, InvalidNameError, InvalidRequestError
 from goqueue.host import DirectoryLock, Disk, Entropy
 from goqueue.model import TopicPartition, validate_name
 from goqueue.storage.config import LogConfig
-from goqueue.storage.log import Log
+from goqueue.storage.log import CHECKPOINT_FILE, Log
 from goqueue.storage.slots import SlotFile
 
 FORMAT_VERSION = 1
 PARTITION_MAX = 1_000_000
 _META = struct.Struct(">H16s")
+# As `log_path` writes it; whatever else lies there is not ours.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class DataDirectory:
             lock = disk.lock(f"{path}/LOCK", f"{os.getpid():<10}\n")
         except BlockingIOError:
             raise DirectoryLockedError(
-                f"the data directory {path} is in use by another process; stop it or choose another directory", path=path
+                f"the data directory {path} is in use by another process; stop it or choose another directory",
+                path=path,
             ) from None
         try:
             meta, restored = _load_meta(disk, path, entropy)
@@ -65,20 +70,30 @@ class DataDirectory:
         logs = f"{self.path}/logs"
         if not self.disk.exists(logs):
             return []
-        return sorted(
-            TopicPartition(topic, int(number))
-            for topic in self.disk.list(logs)
-            for number in self.disk.list(f"{logs}/{topic}")
-            if number.isdecimal()
-        )
+        found: list[TopicPartition] = []
+        for topic in self.disk.list(logs):
+            with contextlib.suppress(InvalidNameError, NotADirectoryError):
+                names = self.disk.list(f"{logs}/{validate_name(topic)}")
+                found += [TopicPartition(topic, int(name)) for name in names if _NUMBER.fullmatch(name)]
+        return sorted(found)
 
     def open_log(self, partition: TopicPartition, config: LogConfig | None = None) -> Log:
         """Open or create the partition's log. A log is open at most once."""
         if partition in self._open:
             raise InvalidRequestError(f"the log of {partition} is already open", partition=str(partition))
-        log = Log.open(self.disk, self.log_path(partition), config)
+        path = self.log_path(partition)
+        if not self.disk.exists(f"{path}/{CHECKPOINT_FILE}"):
+            self._make_durable(path)
+        log = Log.open(self.disk, path, config)
         self._open[partition] = log
         return log
+
+    def _make_durable(self, path: str) -> None:
+        """A new log's directory. That it exists is not enough: the process that made it may have died before its
+        sync."""
+        self.disk.make_directory(path)
+        self.disk.sync_directory(os.path.dirname(path))
+        self.disk.sync_directory(f"{self.path}/logs")
 
     def close_log(self, partition: TopicPartition) -> None:
         log = self._open.pop(partition, None)
@@ -93,7 +108,9 @@ class DataDirectory:
             return
         trash = f"{self.path}/trash"
         self.disk.make_directory(trash)
-        self.disk.rename(source, f"{trash}/{len(self.disk.list(trash))}-{partition.partition}")
+        names = self.disk.list(trash)
+        free = next(number for number in itertools.count() if str(number) not in names)
+        self.disk.rename(source, f"{trash}/{free}")
         self.disk.sync_directory(trash)
         topic = os.path.dirname(source)
         self.disk.sync_directory(topic)
@@ -130,6 +147,8 @@ def _load_meta(disk: Disk, path: str, entropy: Entropy) -> tuple[DirectoryMeta, 
     """The directory's description; written anew when it is missing or beyond repair, which loses only the id."""
     file = f"{path}/directory.meta"
     restored = False
+    # Whoever made these names may have died before they were durable.
+    disk.sync_directory(path)
     if disk.exists(file):
         slots = SlotFile.open(disk, file)
         slots.close()
@@ -145,8 +164,9 @@ def _load_meta(disk: Disk, path: str, entropy: Entropy) -> tuple[DirectoryMeta, 
         disk.remove(file)
         restored = True
     restored = restored or disk.exists(f"{path}/logs")
+    disk.sync_directory(os.path.dirname(path) or ".")
+    disk.make_directory(f"{path}/logs")
     meta = DirectoryMeta(FORMAT_VERSION, entropy.random_bytes(16))
     SlotFile.create(disk, file, _META.pack(meta.format_version, meta.directory_id)).close()
-    disk.make_directory(f"{path}/logs")
     disk.sync_directory(path)
     return meta, restored

@@ -1,7 +1,8 @@
 """The log of one partition: batches in, ranges of bytes out, and an honest account of what is durable.
 
 A log has one owner (an event loop or a thread); only `SyncTicket.run` and reads of a `FileRange` may happen elsewhere.
-Offsets: log_start_offset <= synced_offset <= log_end_offset, the last being the next one to be given out. All ranges are
+Offsets: log_start_offset <= synced_offset <= log_end_offset, the last being the next one to be given out. All ranges
+are
 half-open. The log knows nothing of topics, watermarks, consumers or acks; it tells when bytes are written and synced.
 
     stage -> write_staged            one write for everything staged in between
@@ -152,6 +153,11 @@ class Log:
         """Open or create the log in `directory`, recovering whatever state it was left in; see `report`."""
         disk.make_directory(directory)
         slots, checkpoint = _open_checkpoint(disk, directory)
+        if slots is not None and slots.payload is not None and not (checkpoint and checkpoint.clean):
+            # A process that died may have left checkpoint and names in the cache only. Recovery removes files on the
+            # strength of them, so they come first.
+            slots.write(slots.payload, sync=True)
+            disk.sync_directory(directory)
         recovery = Recovery(disk, directory, checkpoint)
         segments = recovery.run()
         report = recovery.report
@@ -288,6 +294,8 @@ class Log:
         self._staged_end = self.log_end_offset
         if earlier is not None:
             raise earlier
+        if self._failure is not None:
+            self._raise_unwritable()
         assert after is not None, "staging sets the cursor"
         try:
             self._active.write(staged, facts, after)
@@ -589,6 +597,7 @@ class Log:
         self.sync()
         segment = self._segment_of(offset)
         position, end = self._reading(segment, offset, lambda: segment.cut_point(offset))
+        newest_ns = segment.max_timestamp_ns
         # Lowered first, and in both slots: a crash in between must not make the cut look like damage.
         self._move_checkpoint(
             segment_base=segment.base_offset,
@@ -602,16 +611,17 @@ class Log:
             self._drop(self._segments[self._segments.index(segment) + 1 :])
             self._warm.pop(segment.base_offset, None)
             segment.truncate(position, end)
+            self._names_version += 1
         self._staged_end = end
         self._recount_peaks()
         self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
         if end < offset:
             # Compaction has removed what was in front of the cut; the log still ends where it was told to.
-            self._append_gap(offset)
+            self._append_gap(offset, newest_ns)
 
-    def _append_gap(self, end: int) -> None:
+    def _append_gap(self, end: int, timestamp_ns: int) -> None:
         cursor = self._active.cursor.copy()
-        marker = gap_marker(offset=end - 1, timestamp_ns=max(self.statistics().max_timestamp_ns, 0))
+        marker = gap_marker(offset=end - 1, timestamp_ns=timestamp_ns)
         facts, _ = scan(marker, self.log_end_offset, cursor, True)
         self._staged, self._staged_facts, self._staged_cursor = [marker], [facts], cursor
         self.write_staged()
@@ -675,18 +685,25 @@ class Log:
             return
         try:
             if self._failure is None:
-                self.write_staged()
+                self._close_clean()
+        finally:
+            self._closed = True
+            for segment in self._segments:
+                segment.close()
+            self._slots.close()
+
+    def _close_clean(self) -> None:
+        try:
+            self.write_staged()
+        finally:
+            # What was refused is the caller's trouble; what is in the log is still closed in order.
+            if self._failure is None:
                 self.sync()
                 for segment in self._segments:
                     segment.offset_index.flush()
                     segment.time_index.flush()
                 self._move_checkpoint(clean=True)
                 self._slots.write(self._checkpoint.pack(), sync=True)
-        finally:
-            self._closed = True
-            for segment in self._segments:
-                segment.close()
-            self._slots.close()
 
 
 def _open_checkpoint(disk: Disk, directory: str) -> tuple[SlotFile | None, Checkpoint | None]:

@@ -1,4 +1,5 @@
-"""Retention: old segments go, whole ones, oldest first, never the active one and never one that somebody still needs."""
+"""Retention: old segments go, whole ones, oldest first, never the active one and never one that somebody still
+needs."""
 
 from __future__ import annotations
 

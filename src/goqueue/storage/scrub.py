@@ -48,7 +48,8 @@ class Scrubber:
         return None
 
     def finish(self, step: ScrubStep, found: Examination) -> None:
-        """Take the result into account, unless retention, compaction or a truncation has changed the segment meanwhile."""
+        """Take the result into account, unless retention, compaction or a truncation has changed the segment
+        meanwhile."""
         self.scrubbed_bytes += step.byte_count
         valid = step.truncations == self._log.truncations and step.segment in self._log.sealed_segments
         if valid and found.damages:

@@ -1,8 +1,8 @@
 """One segment of a partition's log: a run of records in one file, with its two sparse indexes.
 
 A segment knows bytes, positions and offsets; it does not know which offsets readers may see, what is durable, or that
-there are other segments. Only the last segment of a log is written to. Files of a segment share the base offset as their
-name (docs/formats/log.md).
+there are other segments. Only the last segment of a log is written to. Files of a segment share the base offset as
+their name (docs/formats/log.md).
 """
 
 from __future__ import annotations
@@ -233,38 +233,23 @@ class Segment:
         self.time_index.seal()
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut file and indexes at a record boundary and leave the segment writable and durable."""
-        self.reopen_writable()
-        self.file.truncate(position)
-        self.file.sync()
-        keep = self.offset_index.floor_value(position - 1) + 1 if position else 0
-        self.offset_index.truncate(keep)
-        self.time_index.truncate(keep)
-        self.next_offset = next_offset
-        self.cursor = IndexCursor(self.base_offset)
-        if not position:
-            self.first_timestamp_ns = None
-            return
-        self._load_end(position)
+        """Cut the file at a record boundary and leave the segment writable and durable.
 
-    def reopen_writable(self) -> None:
-        if self.writable:
-            return
-        count = self.offset_index.count
-        self.offset_index.close()
-        self.time_index.close()
+        The indexes are made anew: a crash could bring entries back that were only cut from a file.
+        """
         # Not closed: a reader may still have it.
         self._file = None
         self.writable = True
-        try:
-            self._offset_index = SparseIndex.open(self._disk, self._path(OFFSET_INDEX_SUFFIX), writable=True)
-            self._time_index = SparseIndex.open(self._disk, self._path(TIME_INDEX_SUFFIX), writable=True)
-        except IndexDamagedError:
-            self.rebuild_indexes(self.examine(None))
-            return
-        if not count == self.offset_index.count == self.time_index.count:
-            # A full disk has kept entries in memory that are lost now.
-            self.rebuild_indexes(self.examine(None))
+        self.file.truncate(position)
+        self.file.sync()
+        self.offset_index.close()
+        self.time_index.close()
+        self.cursor = IndexCursor(self.base_offset, position)
+        found = self.examine(None)
+        self._renew_indexes(found)
+        self._take(found)
+        self.cursor.position, self.next_offset = position, next_offset
+        self.first_timestamp_ns = None
 
     # -- reading ------------------------------------------------------------------------------------------------
 

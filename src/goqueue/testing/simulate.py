@@ -1,4 +1,5 @@
-"""The storage simulator's door: `python -m goqueue.testing.simulate --seeds 100 [--start S]`, or `--seed n` for one run.
+"""The storage simulator's door: `python -m goqueue.testing.simulate --seeds 100 [--start S]`, or `--seed n` for one
+run.
 
 A seed is a run (docs/simulation.md). A failing one prints itself, the end of its trace and how to replay it.
 """
@@ -59,7 +60,10 @@ def failure_of(seed: int, *, verbose: bool = False) -> tuple[StorageRun, str | N
     except Exception:
         trace = "" if verbose else "".join(f"  {line}\n" for line in run.trace[-_TRACE_LINES:])
         replay = f"replay with: make sim SEED={seed}"
-        return run, f"\nseed {seed} failed after {run.operation_count} operations\n{trace}{traceback.format_exc()}{replay}"
+        return (
+            run,
+            f"\nseed {seed} failed after {run.operation_count} operations\n{trace}{traceback.format_exc()}{replay}",
+        )
     return run, None
 
 

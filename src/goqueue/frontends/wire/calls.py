@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
+from goqueue import __version__
 from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
 from goqueue.metadata import TopicInfo
@@ -38,6 +42,12 @@ class Calls:
             inspect.signature(method).bind(**arguments)
         except TypeError as error:
             raise InvalidRequestError(f"{name}: {error}") from None
+        hints = typing.get_type_hints(method)
+        for argument, value in arguments.items():
+            try:
+                msgspec.convert(value, hints[argument])
+            except msgspec.ValidationError as error:
+                raise InvalidRequestError(f"{name}: {argument}: {error}") from None
         return await method(**arguments)
 
     async def _create(
@@ -64,7 +74,16 @@ class Calls:
 
     async def _status(self) -> dict[str, Any]:
         health = self._broker.health()
-        return {"ready": health.ready, "phase": str(health.phase), "checks": health.checks}
+        topics = self._broker.topics.catalog.topics()
+        return {
+            "ready": health.ready,
+            "phase": str(health.phase),
+            "version": __version__,
+            "uptime_s": int(self._broker.uptime_s),
+            "topics": len(topics),
+            "partitions": sum(info.partition_count for info in topics),
+            "checks": health.checks,
+        }
 
 
 def topic_fields(info: TopicInfo) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """One client connection of the data port.
 
-Per wake-up: all frames present are parsed, batches are stamped in place, every touched partition is written once, and all
+Per wake-up: all frames present are parsed, batches are stamped in place, every touched partition is written once, and
+all
 answers leave with one write. Bytes are received into the server's shared buffer; only a connection with half a frame
 pays for a buffer of its own. A peer that breaks the protocol, hangs or does not read is closed with a logged reason.
 """
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _OWN_BUFFER_BYTES = 256 << 10
+_GREETING_BYTES_MAX = 1 << 10
+# Fetched bytes that may wait to be sent; a fetch beyond it is answered when the peer has taken what it asked for.
+_ANSWER_BYTES_MAX = 4 << 20
 
 # (correlation, facts, acks) of a batch staged in this wake-up
 _Staged = tuple[int, BatchFacts, int]
@@ -36,8 +40,10 @@ class WireConnection(asyncio.BufferedProtocol):
         "_closed",
         "_deadline_ns",
         "_filled",
+        "_finishing",
         "_greeted",
         "_out",
+        "_out_bytes",
         "_peer",
         "_reading_paused",
         "_server",
@@ -56,9 +62,12 @@ class WireConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._greeted = False
         self._closed = False
+        self._finishing = False
         self._reading_paused = False
         self._unanswered_bytes = 0
         self._out: list[bytes] = []
+        # Fetched bytes in `_out`.
+        self._out_bytes = 0
         self._staged: dict[Partition, list[_Staged]] = {}
         self._tasks: set[asyncio.Task[None]] | None = None
         self._can_write: asyncio.Event | None = None
@@ -75,6 +84,7 @@ class WireConnection(asyncio.BufferedProtocol):
         if len(server.connections) >= server.config.connections_max:
             server.refused += 1
             self._refuse(0, Api.HELLO, LimitExceededError("the broker holds its maximum of connections"))
+            self._send()
             self.abort("too many connections")
             return
         server.connections.add(self)
@@ -132,7 +142,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Handle every whole frame; returns the bytes used."""
         position = 0
         unpack, header_bytes = wire.HEADER.unpack_from, wire.HEADER.size
-        frame_max = self._server.config.frame_bytes_max
+        frame_max = self._frame_bytes_max
         now_ns = self._server.broker.clock.wall_ns()
         while filled - position >= header_bytes:
             length, api, status, correlation = unpack(buffer, position)
@@ -146,10 +156,16 @@ class WireConnection(asyncio.BufferedProtocol):
                 self._produce(buffer, body, end, correlation, now_ns)
             else:
                 self._other(api, bytes(buffer[body:end]), correlation)
+                frame_max = self._frame_bytes_max
             position = end
         if filled - position >= 4 and int.from_bytes(buffer[position : position + 4], "big") > frame_max:
             raise ProtocolError("the next frame is larger than allowed")
         return position
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        """A stranger gets no more room than a greeting needs."""
+        return self._server.config.frame_bytes_max if self._greeted else _GREETING_BYTES_MAX
 
     def _other(self, api: int, body: bytes, correlation: int) -> None:
         if not self._greeted:
@@ -247,15 +263,13 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         committed = isolation == wire.Isolation.READ_COMMITTED
         end = partition.last_stable_offset if committed else partition.high_watermark
-        if offset == end and wait_ms or self._writing_blocked:
+        if (offset == end and wait_ms) or self._backlogged:
             task = self._fetch_later(partition, offset, bytes_max, wait_ms, committed, correlation)
             self._spawn(task, Api.FETCH, correlation)
         else:
             self._fetch_now(partition, offset, bytes_max, committed, correlation)
 
-    def _fetch_now(
-        self, partition: Partition, offset: int, bytes_max: int, committed: bool, correlation: int
-    ) -> None:
+    def _fetch_now(self, partition: Partition, offset: int, bytes_max: int, committed: bool, correlation: int) -> None:
         bytes_max = min(bytes_max, self._server.broker.config.fetch_bytes_max, self._server.config.frame_bytes_max)
         try:
             data = partition.locate(offset, bytes_max, committed=committed).read()
@@ -274,14 +288,18 @@ class WireConnection(asyncio.BufferedProtocol):
         )
         self._out.append(head)
         self._out.append(data)
+        self._out_bytes += len(data)
 
     async def _fetch_later(
         self, partition: Partition, offset: int, bytes_max: int, wait_ms: int, committed: bool, correlation: int
     ) -> None:
         broker = self._server.broker
         await broker.wait_data(partition, offset, min(wait_ms, broker.config.wait_max_ms) / 1000)
-        if self._can_write is not None:
-            await self._can_write.wait()
+        while self._backlogged and not self._closed:
+            if self._can_write is not None:
+                await self._can_write.wait()
+            # The transport looks at its buffer after this turn of the loop, not at every write.
+            await asyncio.sleep(0)
         if not self._closed:
             self._fetch_now(partition, offset, bytes_max, committed, correlation)
             self._send()
@@ -293,6 +311,11 @@ class WireConnection(asyncio.BufferedProtocol):
             answer = wire.frame(Api.CALL, correlation, wire.pack(await self._server.calls.run(wire.unpack(body))))
         except GoQueueError as error:
             answer = wire.frame(Api.CALL, correlation, wire.error_body(error), wire.FAILED)
+        except Exception:
+            # Our bug, and the peer must not wait for ever because of it.
+            _logger.exception("a call failed", extra={"peer": str(self._peer)})
+            failure = GoQueueError("the broker failed to carry this out; its log says why")
+            answer = wire.frame(Api.CALL, correlation, wire.error_body(failure), wire.FAILED)
         if not self._closed:
             self._out.append(answer)
             self._send()
@@ -318,7 +341,15 @@ class WireConnection(asyncio.BufferedProtocol):
     def _send(self) -> None:
         if self._out and not self._closed and self._transport is not None:
             out, self._out = self._out, []
+            self._out_bytes = 0
             self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    @property
+    def _backlogged(self) -> bool:
+        """The peer has asked for more than it takes."""
+        if self._writing_blocked or self._out_bytes > _ANSWER_BYTES_MAX:
+            return True
+        return self._transport is not None and self._transport.get_write_buffer_size() > _ANSWER_BYTES_MAX
 
     @property
     def _writing_blocked(self) -> bool:
@@ -339,7 +370,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._balance_reading()
 
     def _balance_reading(self) -> None:
-        stop = self._writing_blocked or self._unanswered_bytes > self._server.config.unanswered_bytes_max
+        stop = self._finishing or self._writing_blocked or self._unanswered_bytes > self._server.config.unanswered_bytes_max
         if self._transport is None or self._closed or stop == self._reading_paused:
             return
         self._reading_paused = stop
@@ -361,21 +392,20 @@ class WireConnection(asyncio.BufferedProtocol):
             self._buffer = None
 
     def finish(self) -> None:
-        """Take no more requests and close once the answers under way are out."""
-        if self._transport is None or self._closed:
+        """Take no more requests and close if no answer is under way; call it again until the connection is gone."""
+        if self._transport is None or self._closed or self._transport.is_closing():
             return
-        if not self._reading_paused:
-            self._reading_paused = True
-            self._transport.pause_reading()
+        self._finishing = True
+        self._balance_reading()
         if not self._unanswered_bytes and not self._tasks:
             self._transport.close()
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str, *, at_once: bool = False) -> None:
         _logger.warning("connection closed", extra={"peer": str(self._peer), "reason": reason})
         self._closed = True
         self._server.connections.discard(self)
         if self._transport is not None:
-            self._transport.abort() if self._writing_blocked else self._transport.close()
+            self._transport.abort() if at_once or self._writing_blocked else self._transport.close()
 
 
 def _produced(item: _Staged) -> bytes:

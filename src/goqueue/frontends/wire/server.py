@@ -87,14 +87,14 @@ class WireServer:
         self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for connection in list(self.connections):
-            connection.finish()
         for _ in range(200):
+            for connection in list(self.connections):
+                connection.finish()
+            await asyncio.sleep(0.01)
             if not self.connections:
                 break
-            await asyncio.sleep(0.01)
         for connection in list(self.connections):
-            connection.abort("the broker is stopping")
+            connection.abort("the broker is stopping", at_once=True)
         await self._server.wait_closed()
 
     async def _sweep(self) -> None:

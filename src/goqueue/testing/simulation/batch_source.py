@@ -69,7 +69,9 @@ class Batch:
         for number, (record, wanted) in enumerate(zip(records, self.wanted, strict=True)):
             got = (record.offset, record.timestamp_ns, record.priority, record.key, record.value)
             timestamp_ns = wanted.timestamp_ns or now_ns
-            assert got == (base_offset + number, timestamp_ns, wanted.priority, wanted.key, wanted.value), "stamped wrong"
+            assert got == (base_offset + number, timestamp_ns, wanted.priority, wanted.key, wanted.value), (
+                "stamped wrong"
+            )
             assert record.headers == wanted.headers, "headers keep their order and bytes"
             derived = Flag.HAS_HEADERS | Flag.TOMBSTONE | Flag.NULL_KEY
             assert record.flags & ~derived == wanted.flags, "stamping leaves the flags alone"

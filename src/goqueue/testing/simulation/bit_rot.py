@@ -63,7 +63,9 @@ class BitRot:
         expect(rotten not in sealed or log.damages, f"the scrub did not see the rot in {rotten}")
         again = self._read_everything(subject, log)
         expect(again >= unreadable, f"damage healed by itself: {sorted(unreadable - again)}")
-        self._note(f"  {subject.partition}: {len(again)} of {model.end - model.start} unreadable, {len(log.damages)} damages")
+        self._note(
+            f"  {subject.partition}: {len(again)} of {model.end - model.start} unreadable, {len(log.damages)} damages"
+        )
         self._append(subject, log)
 
     def _read_everything(self, subject: LogSubject, log: Log) -> set[int]:

@@ -1,7 +1,7 @@
 """One partition's log under test, together with its model: opening, closing, deleting, and what errors may mean.
 
-Every operation declares what it puts in doubt before it touches the disk and withdraws the doubt when it has returned, so
-that a crash inside it leaves the model with exactly the possible outcomes.
+Every operation declares what it puts in doubt before it touches the disk and withdraws the doubt when it has returned,
+so that a crash inside it leaves the model with exactly the possible outcomes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class LogSubject:
         self.faulty = False
         # So far; what was begun before a truncation must not be completed after it.
         self.truncations = 0
+        # A staged batch was refused early; the next write says so once more, to the one who staged it.
+        self.refusal_owed = False
         self._disk = disk
         self._clock = clock
         self._log: Log | None = None
@@ -69,6 +71,7 @@ class LogSubject:
         """The log is closed or its process is gone, and with it everything in memory."""
         self.model.outage = max(self.model.outage, outage)
         self.model.staged = []
+        self.refusal_owed = False
         self._log = None
 
     def close(self, directory: DataDirectory) -> str:
@@ -94,7 +97,8 @@ class LogSubject:
         try:
             action()
         except (GoQueueError, OSError) as error:
-            expect(self.faulty or self.model.failed, f"an error on a perfect disk: {error!r}")
+            allowed = self.faulty or self.model.failed or (self.refusal_owed and isinstance(error, DiskFullError))
+            expect(allowed, f"an error on a perfect disk: {error!r}")
             self.model.refuse(self.model.staged)
             self.model.failed = True
             self.forget(Outage.CLOSED)
@@ -117,28 +121,32 @@ class LogSubject:
         """Something that writes what is staged and then `entries`; with `staging` it may leave all of it staged."""
         model = self.model
         whole = model.staged if staging else [*model.staged, *entries]
-        model.doubt = Doubt(appended=list(whole))
+        if not model.failed:
+            model.doubt = Doubt(appended=list(whole))
         try:
             action()
         except (DiskFullError, PartitionFailedError) as error:
             return self.note_refusal(error, [*model.staged, *entries])
-        model.doubt = None
-        self.take_written(whole, staging=staging)
+        if not model.failed:
+            model.doubt = None
+            self.take_written(whole, staging=staging)
         return "ok"
 
     def take_written(self, whole: list[Entry], *, staging: bool) -> None:
         """Everything is in the log, or what was only staged still is not."""
         if staging and self.log.log_end_offset == self.model.end:
             return
+        self.refusal_owed = False
         self.model.staged = []
         self.model.write(whole)
 
     def note_refusal(self, error: GoQueueError, risked: list[Entry]) -> str:
         """A write was refused or the log failed: what was staged is in the log as a whole or not at all."""
         model = self.model
-        model.doubt = None
         was_failed = model.failed
         self.note_failure(error)
+        if not was_failed:
+            model.doubt = None
         if not was_failed and model.staged and self.log.log_end_offset == model.staged_end:
             model.write(model.staged)
         model.refuse(entry for entry in risked if entry.offset >= model.end)
@@ -147,7 +155,9 @@ class LogSubject:
 
     def note_failure(self, error: GoQueueError) -> str:
         """An operation ended with an error: allowed on a faulty disk only, and fatal or not as the error says."""
-        expect(self.faulty or self.model.failed, f"an error on a perfect disk: {error!r}")
+        owed = self.refusal_owed and isinstance(error, DiskFullError)
+        expect(self.faulty or self.model.failed or owed, f"an error on a perfect disk: {error!r}")
+        self.refusal_owed = isinstance(error, DiskFullError) and (owed or bool(self.model.staged))
         fatal = isinstance(error, PartitionFailedError)
         expect(fatal == (self.log.failure is not None), f"after {error.code} the log's failure is {self.log.failure}")
         self.model.failed = fatal

@@ -56,7 +56,9 @@ class LogWriting:
         return f"{len(entries)} {outcome}"
 
     def write_staged(self) -> str:
-        return self._subject.write(lambda: self._subject.log.write_staged(), [])
+        outcome = self._subject.write(lambda: self._subject.log.write_staged(), [])
+        self._subject.refusal_owed = False
+        return outcome
 
     def append_replica(self) -> str:
         """A batch as a leader sends it, with gaps where compaction may have left some."""

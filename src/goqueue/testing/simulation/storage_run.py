@@ -1,7 +1,7 @@
 """One seed, one run: a data directory with a few logs on a simulated disk, and everything that can happen to it.
 
-All chance comes from one `random.Random`, all time from one `SimClock`, so a seed is a run: the same operations, the same
-faults, the same surviving sectors. `trace` tells what happened, line by line.
+All chance comes from one `random.Random`, all time from one `SimClock`, so a seed is a run: the same operations, the
+same faults, the same surviving sectors. `trace` tells what happened, line by line.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ _FAILING: tuple[DiskOperation, ...] = ("write", "sync", "truncate", "create", "r
 
 
 class LogWorkload:
-    """The operations on one log, with how often each comes."""
+    """The operations on one log, with how often each comes.
+
+    Every run leaves some operations out and prefers others: what all runs do alike, all runs miss alike.
+    """
 
     def __init__(self, subject: LogSubject) -> None:
         self.subject = subject
         self._parts = writing, reading, cleaning = LogWriting(subject), LogReading(subject), LogCleaning(subject)
-        self._operations: dict[Callable[[], str], int] = {
+        weights: dict[Callable[[], str], int] = {
             writing.append: 30,
             writing.stage: 12,
             writing.write_staged: 8,
@@ -57,6 +60,10 @@ class LogWorkload:
             cleaning.scrub_step: 4,
             cleaning.scrub: 1,
         }
+        favour = [subject.random.choice((0, 1, 1, 3)) for _ in weights]
+        self._operations = list(weights)
+        self._weights = [weight * times for weight, times in zip(weights.values(), favour, strict=True)]
+        self._weights[0] += 10  # whatever else, a log is written to
 
     def forget(self, outage: Outage) -> None:
         self.subject.forget(outage)
@@ -64,7 +71,7 @@ class LogWorkload:
             part.forget()
 
     def choose(self) -> Callable[[], str]:
-        return self.subject.random.choices(list(self._operations), list(self._operations.values()))[0]
+        return self.subject.random.choices(self._operations, self._weights)[0]
 
 
 class StorageRun:
@@ -83,6 +90,9 @@ class StorageRun:
             LogWorkload(LogSubject(rng, self._disk, self._clock, TopicPartition("orders", number), _config(rng)))
             for number in range(rng.choice((1, 1, 2, 3)))
         ]
+        # Trouble per step. Where it is rare, logs grow and long work gets finished.
+        self._disturbance = rng.choice((0.01, 0.04, 0.1))
+        self._restarts = rng.choice((0.003, 0.01, 0.04))
 
     def run(self) -> None:
         """Raises `SimulationFailure`, or whatever the storage raised that it should not have."""
@@ -102,12 +112,11 @@ class StorageRun:
     # -- one step -----------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        chance = self._random.random()
-        if chance < 0.1:
+        if self._random.random() < self._disturbance:
             self._disturb()
-        elif chance < 0.14:
+        elif self._random.random() < self._restarts:
             self._restart()
-        elif chance < 0.2:
+        elif self._random.random() < 0.06:
             self._pass_time()
         else:
             self._operate(self._random.choice(self._workloads))
@@ -129,6 +138,10 @@ class StorageRun:
 
     def _pass_time(self) -> None:
         duration_ns = self._random.choice((1, 30, 600, 3600, 20_000)) * SECOND_NS
+        if self._random.random() < 0.1:
+            self._note(f"the clock is set back: {duration_ns // SECOND_NS} s")
+            self._clock.jump_wall_ns(-duration_ns)
+            return
         self._note(f"time passes: {duration_ns // SECOND_NS} s")
         self._clock.advance_ns(duration_ns)
 

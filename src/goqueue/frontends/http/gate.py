@@ -1,0 +1,167 @@
+"""The gate: where every request comes in, and the only place that turns an error into an answer.
+
+The paths that carry messages are answered here, without a framework; all others go on to the control plane. `/v1` is
+the same tree. Topic names are checked before anything else sees them, on the path as it was sent: an encoded slash is
+part of a name here, and no name may have one.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import ASGIApp
+
+from goqueue.broker import Acks, BrokerApi
+from goqueue.errors import GoQueueError, InvalidRequestError
+from goqueue.frontends.http.config import HttpConfig
+from goqueue.frontends.http.errors import MethodNotAllowedError
+from goqueue.frontends.http.exchange import (
+    Answer,
+    ClientGoneError,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    check_media_type,
+    read_body,
+)
+from goqueue.frontends.http.fetch import Fetcher, read_query
+from goqueue.frontends.http.publish import ACKS, Publisher
+from goqueue.frontends.metrics import RequestCounts
+from goqueue.model import validate_name
+
+PUBLISH_PATH = "/topics/{topic}/messages"
+PARTITION_PATH = "/topics/{topic}/partitions/{partition}/messages"
+# The route of requests that no route was found for.
+UNROUTED = "unrouted"
+# Nobody was there to take the answer; nginx uses the same number in its log.
+_STATUS_GONE = 499
+
+_logger = logging.getLogger(__name__)
+
+
+class Gate:
+    def __init__(self, broker: BrokerApi, control: ASGIApp, config: HttpConfig, counts: RequestCounts) -> None:
+        self._broker = broker
+        self._control = control
+        self._config = config
+        self._counts = counts
+        self._publisher = Publisher(broker)
+        self.fetcher = Fetcher(broker)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = perf_counter()
+        route, status = UNROUTED, _STATUS_GONE
+        try:
+            parts = scope["raw_path"].split(b"/")
+            if len(parts) > 1 and parts[1] == b"v1":
+                del parts[1]
+                scope["root_path"] = "/v1"
+            topic = self._topic(parts)
+            if len(parts) == 4 and parts[3] == b"messages" and topic:
+                route = PUBLISH_PATH
+                answer = await self._publish(topic, scope, receive)
+            elif len(parts) == 6 and parts[5] == b"messages" and parts[3] == b"partitions" and topic:
+                route = PARTITION_PATH
+                answer = await self._partition(topic, parts[4], scope, receive)
+            else:
+                route, status = await self._pass_on(scope, receive, send)
+                return
+            status = answer.status
+            await answer.send(send)
+        except ClientGoneError:
+            pass
+        except GoQueueError as error:
+            answer = Answer.of(error, *_allow(error))
+            status = answer.status
+            await answer.send(send)
+        except Exception:
+            _logger.exception("a request failed", extra={"route": route, "method": scope["method"]})
+            status = 500
+            await Answer.of(GoQueueError("the broker failed at this request; its log says why")).send(send)
+        finally:
+            self._counts.note(route, _method(scope), status, perf_counter() - started)
+
+    def _topic(self, parts: list[bytes]) -> str | None:
+        """The topic that a path names, if it names one."""
+        if len(parts) < 3 or parts[1] != b"topics":
+            return None
+        name = parts[2]
+        topic = validate_name(
+            unquote_to_bytes(name).decode("utf-8", "replace") if b"%" in name else name.decode("latin-1")
+        )
+        self._broker.topics.check_public(topic)
+        return topic
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    async def _publish(self, topic: str, scope: Scope, receive: Receive) -> Answer:
+        if scope["method"] != "POST":
+            raise MethodNotAllowedError("messages of a topic are published with POST", allow="POST")
+        check_media_type(scope, b"application/json")
+        return await self._publisher.publish(topic, await read_body(scope, receive, self._config.body_bytes_max))
+
+    async def _partition(self, topic: str, number: bytes, scope: Scope, receive: Receive) -> Answer:
+        if not number.isdigit() or len(number) > 9:
+            raise InvalidRequestError(f"partition {number.decode('latin-1')[:40]!r} is not a number")
+        if scope["method"] == "GET":
+            return await self.fetcher.fetch(topic, int(number), scope, receive)
+        if scope["method"] != "POST":
+            raise MethodNotAllowedError(
+                "messages of a partition are read with GET, published with POST", allow="GET, POST"
+            )
+        check_media_type(scope, b"application/octet-stream")
+        acks = _read_acks(scope["query_string"])
+        body = await read_body(scope, receive, self._config.body_bytes_max)
+        return await self._publisher.publish_batch(topic, int(number), acks, body)
+
+    # -- everything else ----------------------------------------------------------------------------------------
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
+        """Let the control plane answer; returns its route and status."""
+        body: bytes | None = await read_body(scope, receive, self._config.control_body_bytes_max)
+        status = _STATUS_GONE
+
+        async def receive_again() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            message = {"type": "http.request", "body": body, "more_body": False}
+            body = None
+            return message
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._control(scope, receive_again, send_noting)
+        except Exception:
+            # The framework has answered already and passes the exception on for the log.
+            _logger.exception("a request failed", extra={"path": scope["path"], "method": scope["method"]})
+        return getattr(scope.get("route"), "path", UNROUTED), status
+
+
+def _read_acks(query: bytes) -> Acks:
+    name = read_query(query, frozenset({"acks"})).get("acks", "all")
+    if name not in ACKS:
+        raise InvalidRequestError(f"acks={name[:40]!r} must be one of {', '.join(ACKS)}")
+    return ACKS[name]
+
+
+def _allow(error: GoQueueError) -> list[tuple[bytes, bytes]]:
+    return [(b"allow", str(error.context["allow"]).encode())] if isinstance(error, MethodNotAllowedError) else []
+
+
+_METHODS = frozenset({"GET", "POST", "PATCH", "DELETE", "PUT", "HEAD", "OPTIONS"})
+
+
+def _method(scope: Scope) -> str:
+    """As a label, which a client must not be able to invent."""
+    return scope["method"] if scope["method"] in _METHODS else "other"

@@ -1,0 +1,178 @@
+"""Publishing: `POST /topics/{t}/messages` as JSON and `POST /topics/{t}/partitions/{p}/messages` as a native batch.
+
+One result per message and in their order. Answered 200 when all are stored, 207 when some are, and when none is with
+the status of what all of them have in common. Only the shape of the body as a whole can refuse a request outright.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from goqueue.broker import Acks, BrokerApi, Gathering, Placed
+from goqueue.errors import GoQueueError, InvalidRequestError
+from goqueue.frontends.http import values
+from goqueue.frontends.http.errors import error_body, error_headers, status_of
+from goqueue.frontends.http.exchange import JSON, Answer
+from goqueue.frontends.http.values import AcksName, PlainMessage, RichMessage
+from goqueue.record import Priority
+
+ACKS: dict[str, Acks] = {"none": Acks.NONE, "leader": Acks.LEADER, "all": Acks.ALL}
+# When no message is stored and all for one of these reasons, the answer as a whole has its status.
+_SHARED_STATUS = frozenset({413, 429, 500, 503, 507})
+
+
+class PlainRequest(Struct, forbid_unknown_fields=True, gc=False):
+    messages: list[PlainMessage]
+    acks: AcksName = "all"
+
+
+class RichRequest(Struct, forbid_unknown_fields=True, gc=False):
+    messages: list[RichMessage]
+    acks: AcksName = "all"
+
+
+class RawRequest(Struct, forbid_unknown_fields=True, gc=False):
+    messages: list[Raw]
+    acks: AcksName = "all"
+
+
+_plain = msgspec.json.Decoder(PlainRequest)
+_rich = msgspec.json.Decoder(RichRequest)
+_raw = msgspec.json.Decoder(RawRequest)
+_message = msgspec.json.Decoder(RichMessage)
+
+
+class Publisher:
+    def __init__(self, broker: BrokerApi) -> None:
+        self._broker = broker
+
+    async def publish(self, topic: str, body: bytes) -> Answer:
+        request = parse(body)
+        if not request.messages:
+            raise InvalidRequestError("messages must hold at least one message")
+        gathering = self._broker.gather(topic, len(request.messages))
+        if isinstance(request, PlainRequest):
+            _add_plain(gathering, request.messages)
+            priorities = None
+        else:
+            priorities = [_add(gathering, message) for message in request.messages]
+        placed = await self._broker.publish_gathered(gathering, ACKS[request.acks])
+        if not gathering.errors:
+            return Answer(200, b'{"results":[%s]}' % _results(gathering, placed, priorities))
+        return _mixed(gathering, placed, priorities)
+
+    async def publish_batch(self, topic: str, partition: int, acks: Acks, body: bytes) -> Answer:
+        facts = await self._broker.publish_batch(topic, partition, bytearray(body), acks)
+        return Answer.json(
+            {
+                "partition": partition,
+                "base_offset": facts.base_offset,
+                "next_offset": facts.next_offset,
+                "count": facts.count,
+                "timestamp": facts.max_timestamp_ns // 1_000_000,
+            }
+        )
+
+
+# -- requests ---------------------------------------------------------------------------------------------------
+
+
+def parse(body: bytes) -> PlainRequest | RichRequest | RawRequest:
+    """The request in the simplest form that holds it."""
+    try:
+        return _plain.decode(body)
+    except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _malformed(error) from None
+    try:
+        body.decode()  # raw pieces of JSON are passed on without being looked at
+        return _rich.decode(body)
+    except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _malformed(error) from None
+    try:
+        return _raw.decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"the request is not {{messages: [...], acks}}: {error}") from None
+
+
+def _malformed(error: Exception) -> InvalidRequestError:
+    text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return InvalidRequestError(f"the body is not JSON: {text}")
+
+
+def _add_plain(gathering: Gathering, messages: list[PlainMessage]) -> None:
+    keys = [None if message.key is None else message.key.encode() for message in messages]
+    gathering.add_plain(
+        [message.value.encode() for message in messages], keys if any(k is not None for k in keys) else None
+    )
+
+
+def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
+    """Hand one message over, or its refusal; returns its priority."""
+    try:
+        if isinstance(message, Raw):
+            message = _message.decode(message)
+        values.check_available(message)
+        priority = values.read_priority(message)
+        gathering.add(
+            values.read_value(message),
+            values.read_key(message),
+            values.read_headers(message) or None,
+            priority,
+            message.partition,
+        )
+    except GoQueueError as error:
+        gathering.refuse(error)
+    except msgspec.DecodeError as error:
+        gathering.refuse(InvalidRequestError(str(error)))
+    else:
+        return priority
+    return 0
+
+
+# -- answers ----------------------------------------------------------------------------------------------------
+
+
+def _results(gathering: Gathering, placed: list[Placed], priorities: list[int] | None) -> bytes:
+    """The results as JSON, put together as text: they are many and all alike."""
+    if priorities is None and len(placed) == 1 and not gathering.errors:
+        head, tails = _around(placed[0])
+        offsets = range(placed[0].base_offset, placed[0].base_offset + len(placed[0].positions))
+        between = f"{tails[Priority.NORMAL]},{head}"
+        return f"{head}{between.join(map(str, offsets))}{tails[Priority.NORMAL]}".encode()
+    results = [""] * gathering.count
+    for batch in placed:
+        head, tails = _around(batch)
+        tail = tails[Priority.NORMAL]
+        for offset, position in enumerate(batch.positions, batch.base_offset):
+            if priorities is not None:
+                tail = tails[priorities[position]]
+            results[position] = f"{head}{offset}{tail}"
+    for position, error in gathering.errors.items():
+        results[position] = error_body(error).decode()
+    return ",".join(results).encode()
+
+
+def _around(batch: Placed) -> tuple[str, list[str]]:
+    """What stands before the offset of a result, and behind it for each priority."""
+    after = f',"timestamp":{batch.timestamp_ns // 1_000_000},"priority":'
+    return f'{{"partition":{batch.partition},"offset":', [f'{after}{lane},"delayed":false}}' for lane in range(5)]
+
+
+def _mixed(gathering: Gathering, placed: list[Placed], priorities: list[int] | None) -> Answer:
+    results = _results(gathering, placed, priorities)
+    if placed:
+        return Answer(207, b'{"results":[%s]}' % results)
+    errors = list(gathering.errors.values())
+    statuses = {status_of(error) for error in errors}
+    worst = max(errors, key=status_of)
+    status = status_of(worst) if len(statuses) == 1 or max(statuses) >= 500 else 400
+    status = status if status in _SHARED_STATUS else 400
+    shown = {**worst.as_dict(), "message": f"none of {len(errors)} messages was stored; {worst.message}"}
+    body = b'{"error":%s,"results":[%s]}' % (msgspec.json.encode(shown, enc_hook=str), results)
+    headers = [field for field in error_headers(status) if field[0] != b"connection"]
+    return Answer(status, body, (JSON, *headers))
