@@ -45,8 +45,9 @@ $(STAMP): pyproject.toml setup.py $(KERNEL) | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## print statistics of the storage in DATA (default ./data)
-	@$(BIN)/python -m goqueue.storage $(DATA)
+run: $(STAMP) ## start the broker on its default ports with DATA (default ./data)
+	@echo "try     $(BIN)/goqueue topic create hello && $(BIN)/goqueue produce hello world && $(BIN)/goqueue consume hello"
+	@$(BIN)/goqueue serve --data $(DATA)
 
 test: $(STAMP) ## all tests; TESTS=path and PYTEST_ARGS=... narrow them
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(TESTS)

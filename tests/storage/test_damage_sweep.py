@@ -26,6 +26,7 @@ ROOT = "/data"
 PARTITION = TopicPartition("orders", 0)
 LOG_DIRECTORY = f"{ROOT}/logs/orders/0"
 CONFIG = LogConfig(segment_bytes=4096, retention_ms=0, compact=True, tombstone_retention_ms=0)
+SEGMENT_RECORDS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Original:
     log_end_offset: int
 
 
-def write_segment(log: Log, *, keys: int, count: int = 12, value_bytes: int = 6) -> None:
+def write_segment(log: Log, *, keys: int, count: int = SEGMENT_RECORDS, value_bytes: int = 6) -> None:
     """Records with few keys, so that there is something to compact, and timestamps in no order."""
     builder = BatchBuilder()
     rng = random.Random(log.log_end_offset)
@@ -65,8 +66,8 @@ def build(*, clean: bool, value_bytes: int = 6) -> Original:
         log.roll()
     write_segment(log, keys=0, value_bytes=value_bytes)
     log.sync()
-    log.delete_before(12)
-    plan = plan_compaction(log, now_ns=START_NS, end_offset=36)
+    log.delete_before(SEGMENT_RECORDS)
+    plan = plan_compaction(log, now_ns=START_NS, end_offset=3 * SEGMENT_RECORDS)
     assert plan is not None
     assert install_compaction(log, plan.run()) >= 1
     log.sync()

@@ -90,8 +90,11 @@ def test_after_a_kill_recovery_makes_every_segment_durable_that_it_shows(seed: i
     assert not log.report.damages
 
 
-def test_a_second_sync_covers_what_the_first_has_not_finished(disk: SimDisk, log: Log) -> None:
+@pytest.mark.parametrize("seed", range(10))
+def test_a_second_sync_covers_what_the_first_has_not_finished(seed: int) -> None:
     """Maintenance syncs while a group commit is under way: the sealed file belongs to both."""
+    disk = make_disk(seed)
+    log = open_log(disk)
     append(log, b"a")
     log.roll()
     append(log, b"b")

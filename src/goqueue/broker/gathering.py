@@ -52,8 +52,12 @@ class Gathering:
         position = self.count
         self.count = position + 1
         try:
-            number = self._partition_for(key, partition)
-            builder, positions = self._batch(number)
+            if partition is not None:
+                self._topics.partition(self.info.name, partition)
+                number = partition
+            else:
+                number = self._turn if key is None else partition_for_key(key, self.info.partition_count)
+            builder, positions = self.batches.get(number) or self._batch(number)
             builder.add(value, key, headers, priority)
         except GoQueueError as error:
             self.errors[position] = error
@@ -99,9 +103,3 @@ class Gathering:
         if batch is None:
             batch = self.batches[number] = (BatchBuilder(self.info.settings.max_message_bytes), [])
         return batch
-
-    def _partition_for(self, key: bytes | None, partition: int | None) -> int:
-        if partition is not None:
-            self._topics.partition(self.info.name, partition)
-            return partition
-        return self._turn if key is None else partition_for_key(key, self.info.partition_count)

@@ -142,7 +142,7 @@ def as_json(message: Record) -> dict[str, object]:
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
-        "timestamp": _time(message),
+        "timestamp": message.timestamp_ns // 1_000_000,
         **_either("key", message.key),
         **_either("value", message.value),
         "headers": headers,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from goqueue import __version__
-from goqueue.server import Addresses, LogFormat, LogLevel, configure_logging
-from goqueue.server import serve as run_server
-from goqueue.server.settings import load_settings
+
+if TYPE_CHECKING:
+    from goqueue.server import Addresses
 
 
 def serve(
@@ -30,10 +30,12 @@ def serve(
         str | None, typer.Option("--config", metavar="FILE", help="TOML file with settings. [env: GOQUEUE_CONFIG]")
     ] = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option("--log-level", help="[env: GOQUEUE_LOG_LEVEL; default: info]")
+        str | None,
+        typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [env: GOQUEUE_LOG_LEVEL]"),
     ] = None,
     log_format: Annotated[
-        LogFormat | None, typer.Option("--log-format", help="[env: GOQUEUE_LOG_FORMAT; default: auto]")
+        str | None,
+        typer.Option("--log-format", metavar="FORM", help="auto, json or human. [env: GOQUEUE_LOG_FORMAT]"),
     ] = None,
     print_addresses: Annotated[
         bool, typer.Option("--print-addresses", help="Print the addresses as one JSON line when ready.")
@@ -43,6 +45,11 @@ def serve(
 
     Port 0 picks a free one. SIGTERM or Ctrl-C drains and ends; a second one ends at once.
     """
+    # Loaded here, because the other commands need none of it and should start fast.
+    from goqueue.server import configure_logging
+    from goqueue.server import serve as run_server
+    from goqueue.server.settings import load_settings
+
     flags = {"data": data, "http": http, "wire": wire, "log-level": log_level, "log-format": log_format}
     settings = load_settings(flags, os.environ, config)
     configure_logging(settings.log)

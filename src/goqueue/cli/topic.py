@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -57,7 +58,8 @@ def describe(
         show(topic, form)
         return
     offsets, settings = topic.pop("partition_offsets"), topic.pop("config")
-    show_fields(topic, form)
+    created = datetime.fromtimestamp(topic.pop("created_ms") / 1000, UTC)
+    show_fields({**topic, "created": created.isoformat(timespec="seconds")}, form)
     print("\nsettings")
     for setting, value in settings.items():
         print(f"  {setting} = {cell(value)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -103,7 +104,7 @@ class Server:
 
 
 def _unavailable(face: str, host: str, port: int, error: OSError) -> AddressUnavailableError:
-    reason = error.strerror or str(error)
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     return AddressUnavailableError(
         f"cannot listen on {host}:{port} for {face}: {reason}; "
         f"stop what uses it, or choose another with --{face} HOST:PORT (port 0 picks a free one)",

@@ -47,10 +47,7 @@ class Answer:
 
 
 def header(scope: Scope, wanted: bytes) -> bytes | None:
-    for name, value in scope["headers"]:
-        if name == wanted:
-            return value  # type: ignore[no-any-return]
-    return None
+    return dict(scope["headers"]).get(wanted)
 
 
 async def read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes:

@@ -105,10 +105,11 @@ def _malformed(error: Exception) -> InvalidRequestError:
 
 
 def _add_plain(gathering: Gathering, messages: list[PlainMessage]) -> None:
-    keys = [None if message.key is None else message.key.encode() for message in messages]
-    gathering.add_plain(
-        [message.value.encode() for message in messages], keys if any(k is not None for k in keys) else None
-    )
+    texts = [message.key for message in messages]
+    keys = None
+    if texts.count(None) != len(texts):
+        keys = [None if text is None else text.encode() for text in texts]
+    gathering.add_plain([message.value.encode() for message in messages], keys)
 
 
 def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
@@ -121,7 +122,7 @@ def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
         gathering.add(
             values.read_value(message),
             values.read_key(message),
-            values.read_headers(message) or None,
+            values.read_headers(message),
             priority,
             message.partition,
         )

@@ -28,7 +28,13 @@ _PRIORITIES: dict[int | str | None, int] = {
     **{lane.name.lower(): int(lane) for lane in Priority},
 }
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+_QUOTE = ord('"')
+_has_space = re.compile(rb"[ \t\r\n]").search
 _text = msgspec.json.Decoder(str)
+
+
+_UNAVAILABLE = ("delay", "deliver_at", "deliverAt", "ttl")
+_NOT_GIVEN = (None, None, None, None)
 
 
 class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -75,28 +81,32 @@ class ShownMessage(Struct, gc=False):
 
 
 def read_value(message: RichMessage) -> bytes | None:
-    if message.value is UNSET and message.value_base64 is UNSET:
+    if message.value_base64 is not UNSET:
+        return _other_form(message.value, message.value_base64, "value")
+    if message.value is UNSET:
         raise InvalidRequestError("a message needs value or value_base64; null deletes its key")
-    return _read_bytes(message.value, message.value_base64, "value")
+    return json_bytes(bytes(message.value))
 
 
 def read_key(message: RichMessage) -> bytes | None:
-    return _read_bytes(message.key, message.key_base64, "key")
+    if message.key_base64 is not UNSET:
+        return _other_form(message.key, message.key_base64, "key")
+    return None if message.key is UNSET else json_bytes(bytes(message.key))
 
 
-def _read_bytes(plain: Raw | UnsetType, base64: str | UnsetType | None, name: str) -> bytes | None:
-    if not isinstance(base64, UnsetType):
-        if not isinstance(plain, UnsetType):
-            raise InvalidRequestError(f"{name} and {name}_base64 exclude each other")
-        return None if base64 is None else read_base64(base64, f"{name}_base64")
-    return None if isinstance(plain, UnsetType) else json_bytes(bytes(plain))
+def _other_form(plain: Raw | UnsetType, base64: str | None, name: str) -> bytes | None:
+    if plain is not UNSET:
+        raise InvalidRequestError(f"{name} and {name}_base64 exclude each other")
+    return None if base64 is None else read_base64(base64, f"{name}_base64")
 
 
 def json_bytes(raw: bytes) -> bytes | None:
     """The bytes that a piece of JSON stands for."""
-    if raw[:1] == b'"':
-        return _text.decode(raw).encode()
-    return None if raw == b"null" else msgspec.json.format(raw, indent=-1)
+    if raw[0] == _QUOTE:
+        return raw[1:-1] if b"\\" not in raw else _text.decode(raw).encode()
+    if raw == b"null":
+        return None
+    return msgspec.json.format(raw, indent=-1) if _has_space(raw) else raw
 
 
 def read_base64(text: str, name: str) -> bytes:
@@ -114,21 +124,20 @@ def read_priority(message: RichMessage) -> int:
     return priority
 
 
-def read_headers(message: RichMessage) -> list[tuple[bytes, bytes]]:
+def read_headers(message: RichMessage) -> list[tuple[str | bytes, str | bytes]] | None:
     given = message.headers
-    if given is None:
-        headers = []
-    elif isinstance(given, dict):
-        headers = [(name.encode(), value.encode()) for name, value in given.items()]
-    else:
+    headers: list[tuple[str | bytes, str | bytes]] = []
+    if isinstance(given, dict):
+        headers = [*given.items()]
+    elif given is not None:
         headers = [_read_header(field) for field in given]
     if message.traceparent is not None:
         if not _TRACEPARENT.fullmatch(message.traceparent):
             raise InvalidRequestError("traceparent is not of the form 00-<32 hex>-<16 hex>-<2 hex> (W3C Trace Context)")
-        if any(name == b"traceparent" for name, _ in headers):
+        if any(name in ("traceparent", b"traceparent") for name, _ in headers):
             raise InvalidRequestError("traceparent is given twice, as a field and as a header")
-        headers.append((b"traceparent", message.traceparent.encode()))
-    return headers
+        headers.append(("traceparent", message.traceparent))
+    return headers or None
 
 
 def _read_header(field: HeaderField) -> tuple[bytes, bytes]:
@@ -142,9 +151,11 @@ def _read_header(field: HeaderField) -> tuple[bytes, bytes]:
 
 def check_available(message: RichMessage) -> None:
     """Refuse what would have to be ignored."""
-    for name in ("delay", "deliver_at", "deliverAt", "ttl"):
-        if getattr(message, name) is not None:
-            raise FeatureUnavailableError(f"{name} is not available yet; publish without it", field=name)
+    given = message.delay, message.deliver_at, message.deliverAt, message.ttl
+    if given != _NOT_GIVEN:
+        names = (name for name, value in zip(_UNAVAILABLE, given, strict=True) if value is not None)
+        name = next(names)
+        raise FeatureUnavailableError(f"{name} is not available yet; publish without it", field=name)
 
 
 # -- out --------------------------------------------------------------------------------------------------------

@@ -370,7 +370,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._balance_reading()
 
     def _balance_reading(self) -> None:
-        stop = self._finishing or self._writing_blocked or self._unanswered_bytes > self._server.config.unanswered_bytes_max
+        full = self._unanswered_bytes > self._server.config.unanswered_bytes_max
+        stop = full or self._writing_blocked or self._finishing
         if self._transport is None or self._closed or stop == self._reading_paused:
             return
         self._reading_paused = stop

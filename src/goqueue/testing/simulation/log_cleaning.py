@@ -64,7 +64,9 @@ class LogCleaning:
             subject.take_written(model.staged, staging=False)
             return f"{offset} {error.code}"
         except DiskFullError as error:
-            return f"{offset} {subject.note_refusal(error, model.staged)} {self._take_truncated(offset)}"
+            outcome = subject.note_refusal(error, model.staged)
+            self._take_truncated(offset)
+            return f"{offset} {outcome}"
         except PartitionFailedError as error:
             doubt = model.doubt
             outcome = subject.note_refusal(error, model.staged)
