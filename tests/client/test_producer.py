@@ -201,6 +201,16 @@ def test_a_full_buffer_makes_send_wait_and_send_nowait_refuse() -> None:
     asyncio.run(run())
 
 
+def test_senders_that_wait_for_a_topic_or_for_room_do_not_overtake_each_other() -> None:
+    async def run() -> None:
+        async with ScriptedBroker() as broker, Client(broker.address) as client:
+            producer = client.producer(linger_ms=0, buffer_bytes_max=200)
+            await asyncio.gather(*(producer.send_and_wait("t", b"%d" % n) for n in range(300)))
+            assert broker.values() == [b"%d" % n for n in range(300)]
+
+    asyncio.run(run())
+
+
 def test_send_nowait_needs_a_topic_that_was_used_before() -> None:
     async def run() -> None:
         async with ScriptedBroker() as broker, Client(broker.address) as client:

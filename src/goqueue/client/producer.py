@@ -17,6 +17,7 @@ import msgspec
 from goqueue.client.connection import Connection
 from goqueue.client.link import Backoff, Link
 from goqueue.errors import (
+    BatchTooLargeError,
     BufferFullError,
     ClientClosedError,
     ConfigurationError,
@@ -29,6 +30,8 @@ from goqueue.protocol import wire
 from goqueue.protocol.wire import Api
 from goqueue.record import BatchBuilder
 
+# What a produce request holds besides topic, partition and batch.
+_FRAME_OVERHEAD_BYTES = wire.HEADER.size + 2
 ACKS = {"none": 0, "leader": 1, "all": 2}
 _BATCHES_PER_TURN = 8
 Headers = Iterable[tuple[str | bytes, str | bytes]]
@@ -148,7 +151,9 @@ class Producer:
         self._create_future = self._loop.create_future
         self._batch_records, self._batch_bytes = config.batch_records, config.batch_bytes
         self._topics: dict[str, _Topic] = {}
-        self._loading = asyncio.Lock()
+        # Senders that must wait, for a topic to be known or for room, wait in line, so that none overtakes another.
+        self._line = asyncio.Lock()
+        self._in_line = 0
         self._buffered_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -175,14 +180,13 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         """Accept a message, waiting for room if need be; the future that is returned is its result."""
         state = self._topics.get(topic)
-        if state is None:
-            state = await self._load(topic)
-        if self._unsent_batches >= _BATCHES_PER_TURN:
-            # A loop that only sends would otherwise keep the event loop from sending anything.
-            self._unsent_batches = 0
-            await asyncio.sleep(0)
-        if self._buffered_bytes >= self._config.buffer_bytes_max:
-            await self._wait_room()
+        if (
+            state is None
+            or self._in_line
+            or self._unsent_batches >= _BATCHES_PER_TURN
+            or self._buffered_bytes >= self._config.buffer_bytes_max
+        ):
+            state = await self._wait_in_line(topic)
         return self._add(state, value, key, headers, priority, partition)
 
     async def send_and_wait(
@@ -245,11 +249,11 @@ class Producer:
 
         A batch here holds up to ten times `batch_records` and `batch_bytes`; all values of a batch share a partition.
         """
-        state = self._topics.get(topic) or await self._load(topic)
         results = []
         for part in self._parts(values):
-            if self._buffered_bytes >= self._config.buffer_bytes_max:
-                await self._wait_room()
+            state = self._topics.get(topic)
+            if state is None or self._in_line or self._buffered_bytes >= self._config.buffer_bytes_max:
+                state = await self._wait_in_line(topic)
             results.append(self._add_many(state, part, partition))
         return list(await asyncio.gather(*results))
 
@@ -303,16 +307,30 @@ class Producer:
 
     # -- batches ------------------------------------------------------------------------------------------------
 
+    async def _wait_in_line(self, topic: str) -> _Topic:
+        """Return when it is this sender's turn, its topic is known and there is room."""
+        self._in_line += 1
+        try:
+            async with self._line:
+                state = self._topics.get(topic) or await self._load(topic)
+                if self._unsent_batches >= _BATCHES_PER_TURN:
+                    # A loop that only sends would otherwise keep the event loop from sending anything.
+                    self._unsent_batches = 0
+                    await asyncio.sleep(0)
+                while self._buffered_bytes >= self._config.buffer_bytes_max:
+                    self._room.clear()
+                    await self._room.wait()
+                return state
+        finally:
+            self._in_line -= 1
+
     async def _load(self, topic: str) -> _Topic:
-        """Learn how many partitions a topic has; many first messages ask once."""
-        async with self._loading:
-            if (known := self._topics.get(topic)) is not None:
-                return known
-            connection = await self._link.connection()
-            info = await connection.call("topic.describe", name=topic)
-            assert isinstance(info, dict)
-            state = self._topics[topic] = _Topic(topic, info["partitions"])
-            return state
+        """Learn how many partitions a topic has."""
+        connection = await self._link.connection()
+        info = await connection.call("topic.describe", name=topic)
+        assert isinstance(info, dict)
+        state = self._topics[topic] = _Topic(topic, info["partitions"])
+        return state
 
     def _begin(self, topic: _Topic, lane: _Lane) -> _Batch:
         batch = lane.filling = _Batch()
@@ -340,11 +358,6 @@ class Producer:
         if lane.task is None:
             lane.task = self._loop.create_task(self._send_all(lane))
 
-    async def _wait_room(self) -> None:
-        while self._buffered_bytes >= self._config.buffer_bytes_max:
-            self._room.clear()
-            await self._room.wait()
-
     def _release(self, batch: _Batch) -> None:
         assert batch.data is not None
         self._buffered_bytes -= len(batch.data)
@@ -366,6 +379,8 @@ class Producer:
                     # failed.
                     await asyncio.gather(*(answer for _, answer in in_flight), return_exceptions=True)
                     self._recover(lane, in_flight, error)
+                    if not lane.waiting:
+                        return
         finally:
             lane.task = None
             if lane.waiting:
@@ -377,7 +392,11 @@ class Producer:
             while lane.waiting and len(in_flight) < self._config.in_flight_max:
                 batch = lane.waiting[0]
                 assert batch.data is not None
-                if self._acks[0] == 0:
+                if len(batch.data) + len(lane.route) + _FRAME_OVERHEAD_BYTES > connection.frame_bytes_max:
+                    lane.waiting.popleft()
+                    self._release(batch)
+                    batch.fail(_too_large(len(batch.data), connection.frame_bytes_max))
+                elif self._acks[0] == 0:
                     # Taken out only when it has left: a lost connection must find it in its place.
                     connection.tell(Api.PRODUCE, self._acks, lane.route, batch.data)
                     lane.waiting.popleft()
@@ -430,3 +449,11 @@ class Producer:
             batch = lane.waiting.popleft()
             self._release(batch)
             batch.fail(error)
+
+
+def _too_large(size: int, maximum: int) -> BatchTooLargeError:
+    return BatchTooLargeError(
+        f"a batch of {size} bytes does not fit into a frame of {maximum}; send fewer or smaller messages at once",
+        size=size,
+        maximum=maximum,
+    )

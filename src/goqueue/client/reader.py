@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from goqueue.client.link import Backoff, Link
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Start = Literal["earliest", "latest"] | int | datetime
 
 _AHEAD = 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WAIT_MS = 5_000
 
 
@@ -179,7 +180,8 @@ class Reader:
             return self._start
         if isinstance(self._start, datetime):
             connection = await self._link.connection()
-            nanoseconds = int(self._start.timestamp() * 1_000_000) * 1_000
+            # In whole numbers: a float of seconds does not hold microseconds.
+            nanoseconds = (self._start.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1_000
             found = await connection.call(
                 "offset.at_time", topic=self._topic, partition=number, timestamp_ns=nanoseconds
             )

@@ -34,6 +34,10 @@ def arrow_schema(unit: Literal["ns", "us"] = "ns") -> pa.Schema:
 
 
 _SCHEMAS = {unit: arrow_schema(unit) for unit in ("ns", "us")}
+# Asking a schema for a type makes a new object each time; a batch asks for seven.
+_TYPES = {unit: [field.type for field in schema] for unit, schema in _SCHEMAS.items()}
+_BINARY = pa.binary()
+_NO_HEADERS = pa.StructArray.from_buffers(HEADER_TYPE, 0, [None], children=[pa.array([], _BINARY)] * 2)
 
 
 def decode_arrow(
@@ -52,31 +56,28 @@ def decode_arrow(
 
 def record_batch(columns: Columns, *, unit: Literal["ns", "us"] = "ns") -> pa.RecordBatch:
     """Give the kernel's raw buffers their types; nothing is copied."""
-    schema = _SCHEMAS[unit]
-    count = columns.count
-    wrap = pa.py_buffer
-    binary = pa.binary()
-    make = pa.Array.from_buffers
+    types, count = _TYPES[unit], columns.count
+    wrap, make = pa.py_buffer, pa.Array.from_buffers
     arrays = [
-        make(schema.field(0).type, count, [None, wrap(columns.offset)]),
-        make(schema.field(1).type, count, [None, wrap(columns.timestamp)]),
-        make(schema.field(2).type, count, [None, wrap(columns.priority)]),
-        make(schema.field(3).type, count, [None, wrap(columns.flags)]),
+        make(types[0], count, [None, wrap(columns.offset)], 0),
+        make(types[1], count, [None, wrap(columns.timestamp)], 0),
+        make(types[2], count, [None, wrap(columns.priority)], 0),
+        make(types[3], count, [None, wrap(columns.flags)], 0),
         make(
-            binary,
+            _BINARY,
             count,
             [_optional(columns.key_validity), wrap(columns.key_offsets), wrap(columns.key_data)],
             columns.key_nulls,
         ),
         make(
-            binary,
+            _BINARY,
             count,
             [_optional(columns.value_validity), wrap(columns.value_offsets), wrap(columns.value_data)],
             columns.value_nulls,
         ),
-        _headers(columns, schema.field(6).type),
+        _headers(columns, types[6]),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMAS[unit])
 
 
 def _optional(data: bytes | None) -> pa.Buffer | None:
@@ -85,18 +86,16 @@ def _optional(data: bytes | None) -> pa.Buffer | None:
 
 def _headers(columns: Columns, list_type: pa.DataType) -> pa.Array:
     if not columns.header_count:
-        empty = pa.StructArray.from_buffers(HEADER_TYPE, 0, [None], children=[pa.array([], pa.binary())] * 2)
-        return pa.Array.from_buffers(
-            list_type, columns.count, [None, pa.py_buffer(bytes(4 * (columns.count + 1)))], children=[empty]
-        )
+        offsets = pa.py_buffer(bytes(4 * (columns.count + 1)))
+        return pa.Array.from_buffers(list_type, columns.count, [None, offsets], 0, 0, [_NO_HEADERS])
     wrap = pa.py_buffer
     names = pa.Array.from_buffers(
-        pa.binary(),
+        _BINARY,
         columns.header_count,
         [None, wrap(columns.header_name_offsets), wrap(columns.header_name_data)],
     )
     values = pa.Array.from_buffers(
-        pa.binary(),
+        _BINARY,
         columns.header_count,
         [None, wrap(columns.header_value_offsets), wrap(columns.header_value_data)],
     )

@@ -98,8 +98,24 @@ static GQ_CRC_TARGET uint32_t gq_crc_record_hard(const uint8_t *record, size_t s
 }
 #endif
 
-static uint32_t (*gq_crc)(uint32_t, const uint8_t *, size_t) = gq_crc_soft;
-static uint32_t (*gq_crc_record)(const uint8_t *, size_t) = gq_crc_record_soft;
+static int gq_crc_hardware = 0;
+
+/* A predictable branch and a direct call: cheaper than a call through a pointer, once per record. */
+static inline uint32_t gq_crc(uint32_t crc, const uint8_t *p, size_t length) {
+#if defined(GQ_CRC_TARGET)
+    if (gq_crc_hardware)
+        return gq_crc_hard_call(crc, p, length);
+#endif
+    return gq_crc_soft(crc, p, length);
+}
+
+static inline uint32_t gq_crc_record(const uint8_t *record, size_t size) {
+#if defined(GQ_CRC_TARGET)
+    if (gq_crc_hardware)
+        return gq_crc_record_hard(record, size);
+#endif
+    return gq_crc_record_soft(record, size);
+}
 
 static int gq_crc_hardware_available(void) {
 #if defined(GQ_CRC_X86)
@@ -115,16 +131,11 @@ static int gq_crc_hardware_available(void) {
 /* Returns 1 when the hardware form is in use. */
 static int gq_crc_setup(int allow_hardware) {
     gq_crc_make_tables();
-    gq_crc = gq_crc_soft;
-    gq_crc_record = gq_crc_record_soft;
+    gq_crc_hardware = 0;
 #if defined(GQ_CRC_TARGET)
-    if (allow_hardware && gq_crc_hardware_available()) {
-        gq_crc = gq_crc_hard_call;
-        gq_crc_record = gq_crc_record_hard;
-        return 1;
-    }
+    gq_crc_hardware = allow_hardware && gq_crc_hardware_available();
 #endif
-    return 0;
+    return gq_crc_hardware;
 }
 
 /* Big-endian loads and stores through memcpy: no alignment or aliasing assumptions. */

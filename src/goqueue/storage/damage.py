@@ -5,11 +5,16 @@ A damaged range is named by file, bytes and offsets; readers that touch it get a
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 from goqueue.errors import DataDamagedError, RecordError
 from goqueue.host import Buffer
-from goqueue.record import IndexCursor, find_offset, resync, scan, whole_records
+from goqueue.record import HEADER_BYTES, IndexCursor, find_offset, resync, scan, whole_records
+
+# Key, value and headers length in a record (docs/formats/record.md).
+_LENGTHS = struct.Struct(">HIH")
+_LENGTHS_AT = 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -70,7 +75,7 @@ def examine(data: Buffer, *, file: str, base_offset: int, end_offset: int | None
         expected = facts.next_offset
         if error is None:
             break
-        resumed = _resume(view, position + 1, after_offset=expected, end_offset=end_offset)
+        resumed = _resume(view, position, after_offset=expected, end_offset=end_offset)
         if resumed is None:
             break
         damages.append(_damage(file, expected, resumed[1], position, resumed[0], error))
@@ -93,11 +98,16 @@ def examine(data: Buffer, *, file: str, base_offset: int, end_offset: int | None
 
 
 def _resume(view: memoryview, position: int, *, after_offset: int, end_offset: int | None) -> tuple[int, int] | None:
-    """Where readable records go on after a bad one: (position, offset), or None.
+    """Where readable records go on after the bad one at `position`: (position, offset), or None.
 
-    A value may hold bytes that look like a record, so a candidate must carry a later offset and be followed by another
-    record of the log or by the end of the data.
+    A value may hold bytes that look like a record. If the length in the bad record leads to a record or to the end, what
+    lies in between is its inside. Otherwise a candidate must carry a later offset and be followed by another record of
+    the log or by the end of the data.
     """
+    following = _end_of(view, position)
+    if following == len(view):
+        return None
+    position = following if following is not None and resync(view, following) == following else position + 1
     while (position := resync(view, position)) >= 0:
         offset = find_offset(view[position:], 0)[1]
         in_range = offset > after_offset and (end_offset is None or offset < end_offset)
@@ -105,6 +115,13 @@ def _resume(view: memoryview, position: int, *, after_offset: int, end_offset: i
             return position, offset
         position += 1
     return None
+
+
+def _end_of(view: memoryview, position: int) -> int | None:
+    """Where the record at `position` ends by its own account, if it has room for one."""
+    if len(view) - position < HEADER_BYTES:
+        return None
+    return position + HEADER_BYTES + sum(_LENGTHS.unpack_from(view, position + _LENGTHS_AT))
 
 
 def _continues(view: memoryview, position: int, offset: int) -> bool:

@@ -21,6 +21,7 @@ from goqueue.model import TopicPartition, validate_name
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import CHECKPOINT_FILE, Log
 from goqueue.storage.slots import SlotFile
+from goqueue.storage.warm import WarmSegments
 
 FORMAT_VERSION = 1
 PARTITION_MAX = 1_000_000
@@ -44,6 +45,7 @@ class DataDirectory:
         self.meta_restored = meta_restored
         self._lock = lock
         self._open: dict[TopicPartition, Log] = {}
+        self._warm = WarmSegments()
 
     @classmethod
     def open(cls, disk: Disk, path: str, entropy: Entropy) -> DataDirectory:
@@ -84,7 +86,7 @@ class DataDirectory:
         path = self.log_path(partition)
         if not self.disk.exists(f"{path}/{CHECKPOINT_FILE}"):
             self._make_durable(path)
-        log = Log.open(self.disk, path, config)
+        log = Log.open(self.disk, path, config, warm=self._warm)
         self._open[partition] = log
         return log
 

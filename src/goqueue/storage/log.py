@@ -15,7 +15,6 @@ import contextlib
 import errno
 import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -46,10 +45,11 @@ from goqueue.storage.segment import (
 )
 from goqueue.storage.slots import SlotFile
 from goqueue.storage.sparse_index import IndexDamagedError
+from goqueue.storage.warm import WarmSegments
 
 CHECKPOINT_FILE = "checkpoint"
-# Sealed segments whose descriptors stay open between reads; a reader follows one segment at a time.
-_WARM_SEGMENTS_MAX = 8
+
+_NEVER = 1 << 63
 
 T = TypeVar("T")
 
@@ -119,10 +119,18 @@ class SyncTicket:
 
 class Log:
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment], slots: SlotFile, start: int
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        slots: SlotFile,
+        *,
+        start: int,
+        warm: WarmSegments,
     ) -> None:
         self.directory = directory
-        self.config = config
+        self._config = config
         self.disk = disk
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -135,22 +143,29 @@ class Log:
         self._staged_facts: list[BatchFacts] = []
         self._staged_cursor: IndexCursor | None = None
         self._staged_end = segments[-1].next_offset
+        self._staged_ns = 0
         # Sealed files stay here until a ticket with them has run: of two tickets, the later may complete first.
         self._unsynced: list[File] = []
         self._names_version = self._names_synced = 0
         self._sync_gate = _SyncGate()
         self._truncations = 0
         self._staging_error: GoQueueError | None = None
-        self._warm: OrderedDict[int, Segment] = OrderedDict()
+        self._warm = warm
         self._failure: PartitionFailedError | None = None
         self._closed = False
         self._appended_records = self._appended_bytes = self._sync_count = 0
         self.report = RecoveryReport()
+        self._roll_at_ns = self._roll_at_offset = _NEVER
         self._recount_peaks()
+        self._plan_roll()
 
     @classmethod
-    def open(cls, disk: Disk, directory: str, config: LogConfig | None = None) -> Log:
-        """Open or create the log in `directory`, recovering whatever state it was left in; see `report`."""
+    def open(
+        cls, disk: Disk, directory: str, config: LogConfig | None = None, *, warm: WarmSegments | None = None
+    ) -> Log:
+        """Open or create the log in `directory`, recovering whatever state it was left in; see `report`.
+
+        `warm` is the budget of open files that the log shares with others."""
         disk.make_directory(directory)
         slots, checkpoint = _open_checkpoint(disk, directory)
         if slots is not None and slots.payload is not None and not (checkpoint and checkpoint.clean):
@@ -165,7 +180,7 @@ class Log:
         start = max(checkpoint.log_start_offset if checkpoint else 0, 0 if report.damages else segments[0].base_offset)
         if slots is None:
             slots = SlotFile.create(disk, f"{directory}/{CHECKPOINT_FILE}", Checkpoint(log_start_offset=start).pack())
-        log = cls(disk, directory, config or LogConfig(), segments, slots, start)
+        log = cls(disk, directory, config or LogConfig(), segments, slots, start=start, warm=warm or WarmSegments())
         log.report = report
         log._damages = sorted(report.damages)
         log._settle(compacted_to=checkpoint.compacted_to if checkpoint else 0)
@@ -186,6 +201,16 @@ class Log:
         self._slots.write(self._checkpoint.pack(), sync=True)
 
     # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        """Settings may change while the log is open."""
+        self._config = config
+        self._plan_roll()
 
     @property
     def log_start_offset(self) -> int:
@@ -264,7 +289,7 @@ class Log:
     def stage(self, batch: bytearray | memoryview, *, now_ns: int, forbidden_flags: int = 0) -> BatchFacts:
         """Stamp a batch in place for the next `write_staged`; a refused batch changes nothing."""
         cursor = self._reserve(len(batch), now_ns)
-        facts = stamp(batch, self._staged_end, now_ns, cursor, self.config.value_bytes_max, forbidden_flags)
+        facts = stamp(batch, self._staged_end, now_ns, cursor, self._config.value_bytes_max, forbidden_flags)
         self._staged.append(batch)
         self._staged_facts.append(facts)
         self._staged_end = facts.next_offset
@@ -274,7 +299,7 @@ class Log:
         """Write a batch that another log has stamped; it must continue this one. Gaps are taken from compacted logs."""
         cursor = self._reserve(len(batch), now_ns)
         before = cursor.copy()
-        facts, error = scan(batch, self._staged_end, cursor, self.config.compact)
+        facts, error = scan(batch, self._staged_end, cursor, self._config.compact)
         if error is not None or not facts.count:
             self._staged_cursor = before
             raise error or BatchEmptyError("the batch holds no record")
@@ -304,6 +329,9 @@ class Log:
             raise
         finally:
             self._staged_end = self.log_end_offset
+        if self._roll_at_ns == _NEVER:
+            # Age counts from the first write: timestamps are the clients' and may lie far in the past.
+            self._roll_at_ns = self._staged_ns + self._config.segment_ms * 1_000_000
         byte_count = 0
         for batch in facts:
             self._appended_records += batch.count
@@ -323,22 +351,29 @@ class Log:
         """The cursor for a batch of that size, in a new segment when the present one is full or old."""
         if self._failure is not None or self._closed:
             self._raise_unwritable()
-        cursor = self._staged_cursor if self._staged and self._staged_cursor else self._active.cursor.copy()
-        if cursor.position and (
-            cursor.position + byte_count > self.config.segment_bytes or self._is_due(now_ns, cursor, byte_count)
+        cursor = self._staged_cursor
+        if cursor is None or not self._staged:
+            cursor = self._segments[-1].cursor.copy()
+        position = cursor.position
+        if position and (
+            position + byte_count > self._config.segment_bytes
+            or now_ns >= self._roll_at_ns
+            # A batch holds at most one record per 34 bytes, and a time index entry counts offsets in 32 bits.
+            or self._staged_end + byte_count // 34 > self._roll_at_offset
         ):
             self.roll()
             cursor = self._active.cursor.copy()
         if byte_count > SEGMENT_BYTES_LIMIT:
             raise BatchTooLargeError(f"a batch of {byte_count} bytes fits into no segment", byte_count=byte_count)
         self._staged_cursor = cursor
+        self._staged_ns = now_ns
         return cursor
 
-    def _is_due(self, now_ns: int, cursor: IndexCursor, byte_count: int) -> bool:
-        first = self._active.read_first_timestamp()
-        too_old = first is not None and now_ns - first >= self.config.segment_ms * 1_000_000
-        # A batch holds at most one record per 34 bytes, and a time index entry counts offsets in 32 bits.
-        return too_old or self._staged_end + byte_count // 34 - self._active.base_offset > RELATIVE_OFFSET_LIMIT
+    def _plan_roll(self) -> None:
+        """When the active segment will be too old, and which offset it cannot hold any more."""
+        first_ns = self._active.read_first_timestamp()
+        self._roll_at_ns = _NEVER if first_ns is None else first_ns + self._config.segment_ms * 1_000_000
+        self._roll_at_offset = self._active.base_offset + RELATIVE_OFFSET_LIMIT
 
     def roll(self) -> None:
         """Close the active segment and start the next one. The old one is synced with the next sync."""
@@ -357,7 +392,8 @@ class Log:
         self._segments.append(new)
         self._bases.append(base)
         self._peaks.append(max(old.max_timestamp_ns, self._peaks[-1] if self._peaks else -1))
-        self._keep_warm(old)
+        self._warm.touch(old)
+        self._plan_roll()
 
     def _refuse_roll(self, error: OSError, base: int) -> None:
         path = segment_path(self.directory, base)
@@ -369,7 +405,7 @@ class Log:
     def roll_if_old(self, now_ns: int) -> bool:
         """Roll a segment that has become old without a new record coming."""
         active = self._active
-        if self._failure or not active.size_bytes or not self._is_due(now_ns, active.cursor, 0):
+        if self._failure or not active.size_bytes or now_ns < self._roll_at_ns:
             return False
         self.roll()
         return True
@@ -495,6 +531,8 @@ class Log:
         number = bisect_left(self._peaks, timestamp_ns)
         for segment in self._segments[number:]:
             if segment.max_timestamp_ns >= timestamp_ns:
+                if not segment.writable:
+                    self._warm.touch(segment)
                 low = max(self.log_start_offset, segment.base_offset)
                 found = self._find_time(segment, timestamp_ns, low)
                 if found is not None:
@@ -512,7 +550,7 @@ class Log:
     def _segment_of(self, offset: int) -> Segment:
         segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
         if not segment.writable:
-            self._keep_warm(segment)
+            self._warm.touch(segment)
         return segment
 
     def _reading(self, segment: Segment, offset: int, action: Callable[[], T]) -> T:
@@ -528,13 +566,6 @@ class Log:
             for damage in self._damages_of(segment):
                 raise damage.as_error() from error
             raise PartitionFailedError(f"{segment.path} reads differently each time", file=segment.path) from error
-
-    def _keep_warm(self, segment: Segment) -> None:
-        warm = self._warm
-        warm[segment.base_offset] = segment
-        warm.move_to_end(segment.base_offset)
-        if len(warm) > _WARM_SEGMENTS_MAX:
-            warm.popitem(last=False)[1].release()
 
     def _raise_out_of_range(self, offset: int, end: int) -> None:
         raise OffsetOutOfRangeError(
@@ -552,7 +583,7 @@ class Log:
         segment.rebuild_indexes(found)
         self.note_damages(found.damages)
         if not segment.writable:
-            self._keep_warm(segment)
+            self._warm.touch(segment)
 
     def note_damages(self, damages: tuple[Damage, ...]) -> None:
         """Take damage that a scrub, a replica or a reader has found into account."""
@@ -609,11 +640,12 @@ class Log:
         with self.changing_files():
             self._slots.write_both(self._checkpoint.pack())
             self._drop(self._segments[self._segments.index(segment) + 1 :])
-            self._warm.pop(segment.base_offset, None)
+            self._warm.forget(segment)
             segment.truncate(position, end)
             self._names_version += 1
         self._staged_end = end
         self._recount_peaks()
+        self._plan_roll()
         self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
         if end < offset:
             # Compaction has removed what was in front of the cut; the log still ends where it was told to.
@@ -631,7 +663,7 @@ class Log:
         """Put a compacted segment in the place of the ones it was made from."""
         at = self._segments.index(old[0])
         for segment in old:
-            self._warm.pop(segment.base_offset, None)
+            self._warm.forget(segment)
         self._segments[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self._recount_peaks()
@@ -662,7 +694,7 @@ class Log:
         self._bases = [segment.base_offset for segment in self._segments]
         self._recount_peaks()
         for segment in reversed(gone):
-            self._warm.pop(segment.base_offset, None)
+            self._warm.forget(segment)
             segment.remove()
         self.disk.sync_directory(self.directory)
 
@@ -689,6 +721,7 @@ class Log:
         finally:
             self._closed = True
             for segment in self._segments:
+                self._warm.forget(segment)
                 segment.close()
             self._slots.close()
 

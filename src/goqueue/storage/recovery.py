@@ -113,7 +113,9 @@ class Recovery:
 
     def _open_sealed(self, base: int, end: int) -> Segment:
         try:
-            return Segment.load(self._disk, self._directory, base, writable=False)
+            segment = Segment.load(self._disk, self._directory, base, writable=False)
+            segment.release()
+            return segment
         except IndexDamagedError:
             return self._rebuild(base, self._examine(base, end), writable=False)
 
@@ -123,7 +125,8 @@ class Recovery:
         data = self._disk.map(path)
         self.report.scanned_bytes += len(data)
         found = examine(data, file=path, base_offset=base, end_offset=None)
-        if found.next_offset < end or found.end_position < len(data):
+        # Damaged, its end is where the next file begins: bytes that look like a later record must not pass for a merge.
+        if found.damages or found.next_offset < end or found.end_position < len(data):
             found = examine(data, file=path, base_offset=base, end_offset=end)
         self.report.damages.extend(found.damages)
         return found

@@ -54,7 +54,6 @@ class Segment:
         "_time_index",
         "base_offset",
         "cursor",
-        "first_timestamp_ns",
         "next_offset",
         "writable",
     )
@@ -66,7 +65,6 @@ class Segment:
         self.next_offset = base_offset
         # Position behind the last record, when the next index entry is due, and the highest timestamp so far.
         self.cursor = IndexCursor(base_offset)
-        self.first_timestamp_ns: int | None = None
         self.writable = False
         self._file: File | None = None
         self._offset_index: SparseIndex | None = None
@@ -186,10 +184,7 @@ class Segment:
 
     def write(self, buffers: Sequence[Buffer], batches: Sequence[BatchFacts], after: IndexCursor) -> None:
         """Append stamped batches; `after` is the cursor behind them. Either all of them are in the file or none."""
-        length = sum(facts.byte_count for facts in batches)
-        self._write_all(buffers, length)
-        if self.first_timestamp_ns is None:
-            self.first_timestamp_ns = batches[0].min_timestamp_ns
+        self._write_all(buffers, after.position - self.cursor.position)
         for facts in batches:
             if facts.offset_entries:
                 self.offset_index.append(facts.offset_entries)
@@ -249,7 +244,6 @@ class Segment:
         self._renew_indexes(found)
         self._take(found)
         self.cursor.position, self.next_offset = position, next_offset
-        self.first_timestamp_ns = None
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -319,10 +313,8 @@ class Segment:
         return FileRange(self.file, position, length)
 
     def read_first_timestamp(self) -> int | None:
-        """Timestamp of the first record, which decides when the segment is old enough to roll."""
-        if self.first_timestamp_ns is None and self.size_bytes:
-            self.first_timestamp_ns = int.from_bytes(self.file.pread(8, 16), "big", signed=True)
-        return self.first_timestamp_ns
+        """Timestamp of the first record: how old a segment is that another process began."""
+        return int.from_bytes(self.file.pread(8, 16), "big", signed=True) if self.size_bytes else None
 
     def examine(self, end_offset: int | None) -> Examination:
         """Read the whole file and say what is wrong with it; one that is gone is as bad as an empty one."""

@@ -21,13 +21,14 @@ class IndexDamagedError(Exception):
 
 
 class SparseIndex:
-    __slots__ = ("_disk", "_file", "_stored_bytes", "_tail", "_view", "path")
+    __slots__ = ("_disk", "_stored_bytes", "_tail", "_view", "_writable", "path")
 
-    def __init__(self, disk: Disk, path: str, file: File | None, stored_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: str, *, stored_bytes: int, writable: bool) -> None:
         self.path = path
         self._disk = disk
-        self._file = file
         self._stored_bytes = stored_bytes
+        # Whether the tail may go to the file. It is opened for each write: an open log should not cost descriptors.
+        self._writable = writable
         self._tail = bytearray()
         self._view: memoryview | None = None
 
@@ -36,7 +37,8 @@ class SparseIndex:
         """An empty, writable index in place of whatever was there."""
         if disk.exists(path):
             disk.remove(path)
-        return cls(disk, path, disk.create(path), 0)
+        disk.create(path).close()
+        return cls(disk, path, stored_bytes=0, writable=True)
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, writable: bool) -> SparseIndex:
@@ -46,14 +48,14 @@ class SparseIndex:
         size = disk.size(path)
         if size % INDEX_ENTRY_BYTES:
             raise IndexDamagedError(path)
-        return cls(disk, path, disk.open(path, writable=True) if writable else None, size)
+        return cls(disk, path, stored_bytes=size, writable=writable)
 
     @classmethod
     def in_memory(cls, disk: Disk, path: str) -> SparseIndex:
         """An empty index without a file. A damaged segment gets one: it is examined anew whenever it is opened."""
         if disk.exists(path):
             disk.remove(path)
-        return cls(disk, path, None, 0)
+        return cls(disk, path, stored_bytes=0, writable=False)
 
     @property
     def count(self) -> int:
@@ -66,27 +68,31 @@ class SparseIndex:
 
     def flush(self) -> None:
         """Write the tail out. On a full or failing disk it simply stays in memory: the log itself is what counts."""
-        if not self._tail or self._file is None:
+        if not self._tail or not self._writable:
             return
-        try:
-            written = self._file.append([self._tail])
-            whole = written - written % INDEX_ENTRY_BYTES
-            if whole != written:
-                self._file.truncate(self._stored_bytes + whole)
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._file.truncate(self._stored_bytes)
-            return
-        self._stored_bytes += whole
-        del self._tail[:whole]
+        with contextlib.suppress(OSError):
+            file = self._disk.open(self.path, writable=True)
+            try:
+                self._write_tail(file)
+            finally:
+                file.close()
         self._view = None
 
+    def _write_tail(self, file: File) -> None:
+        whole = 0
+        try:
+            written = file.append([self._tail])
+            whole = written - written % INDEX_ENTRY_BYTES
+        finally:
+            # Also after an error: no half entry may stay where the next one goes.
+            if whole != len(self._tail):
+                file.truncate(self._stored_bytes + whole)
+            self._stored_bytes += whole
+            del self._tail[:whole]
+
     def seal(self) -> None:
-        """No more entries will come; give the descriptor back once everything is written."""
+        """No more entries will come."""
         self.flush()
-        if self._file is not None and not self._tail:
-            self._file.close()
-            self._file = None
 
     def floor(self, key: int) -> int:
         """Number of the last entry whose key is at most `key`, or -1."""
@@ -131,10 +137,12 @@ class SparseIndex:
         self.flush()
         keep = count * INDEX_ENTRY_BYTES
         if keep < self._stored_bytes:
-            assert self._file is not None, "only a writable index is cut"
-            self._file.truncate(keep)
+            assert self._writable, "only a writable index is cut"
+            file = self._disk.open(self.path, writable=True)
+            file.truncate(keep)
             # Or a crash could bring back entries that are whole and of records that are gone.
-            self._file.sync()
+            file.sync()
+            file.close()
             self._stored_bytes = keep
             self._tail.clear()
         else:
@@ -147,9 +155,7 @@ class SparseIndex:
 
     def close(self) -> None:
         self.flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._writable = False
         self._view = None
 
     def _stored(self) -> memoryview:

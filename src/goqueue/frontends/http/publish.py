@@ -80,23 +80,17 @@ class Publisher:
 
 def parse(body: bytes) -> PlainRequest | RichRequest | RawRequest:
     """The request in the simplest form that holds it."""
-    try:
-        return _plain.decode(body)
-    except msgspec.ValidationError:
-        pass
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _malformed(error) from None
-    try:
-        body.decode()  # raw pieces of JSON are passed on without being looked at
-        return _rich.decode(body)
-    except msgspec.ValidationError:
-        pass
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _malformed(error) from None
-    try:
-        return _raw.decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"the request is not {{messages: [...], acks}}: {error}") from None
+    problem: msgspec.ValidationError | None = None
+    for decoder in (_plain, _rich, _raw):
+        try:
+            if problem is not None:
+                body.decode()  # the next forms pass on pieces of JSON without looking at their characters
+            return decoder.decode(body)
+        except msgspec.ValidationError as error:
+            problem = error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _malformed(error) from None
+    raise InvalidRequestError(f"the request is not {{messages: [...], acks}}: {problem}")
 
 
 def _malformed(error: Exception) -> InvalidRequestError:

@@ -71,6 +71,7 @@ class LogCleaning:
             doubt = model.doubt
             outcome = subject.note_refusal(error, model.staged)
             model.doubt = doubt
+            subject.truncations += 1
             return f"{offset} {outcome}"
         model.doubt = None
         subject.take_written(model.staged, staging=False)

@@ -59,9 +59,9 @@ class LogSubject:
     def open(self, directory: DataDirectory) -> str:
         """Open the log and hold it against the model; whatever was in doubt is settled by this."""
         doubt = self.model.doubt
-        if doubt and doubt.deleted and self.partition not in directory.partitions():
-            self.model = LogModel(self.model.outage)
         log = directory.open_log(self.partition, self.config)
+        if doubt is not None and doubt.deleted and not log.log_end_offset:
+            self.model = LogModel()
         self.model.settle(log)
         self._log = log
         self.model.check_content(log)
@@ -159,6 +159,7 @@ class LogSubject:
         expect(self.faulty or self.model.failed or owed, f"an error on a perfect disk: {error!r}")
         self.refusal_owed = isinstance(error, DiskFullError) and (owed or bool(self.model.staged))
         fatal = isinstance(error, PartitionFailedError)
-        expect(fatal == (self.log.failure is not None), f"after {error.code} the log's failure is {self.log.failure}")
-        self.model.failed = fatal
+        expected = self.model.failed or fatal
+        expect(expected == (self.log.failure is not None), f"after {error.code} its failure is {self.log.failure}")
+        self.model.failed = expected
         return error.code
