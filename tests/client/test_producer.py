@@ -69,7 +69,11 @@ def test_messages_without_a_key_stay_together_and_then_move_to_the_next_partitio
             async with client.producer(batch_records=5, linger_ms=NEVER_MS) as producer:
                 for n in range(15):
                     await producer.send("t", b"%d" % n)
-            assert sorted((partition, len(records)) for partition, records in broker.batches) == [(0, 5), (1, 5), (2, 5)]
+            assert sorted((partition, len(records)) for partition, records in broker.batches) == [
+                (0, 5),
+                (1, 5),
+                (2, 5),
+            ]
 
     asyncio.run(run())
 
@@ -115,7 +119,14 @@ def test_an_error_that_will_not_pass_reaches_every_message_of_its_batch_and_no_o
             futures = [await producer.send("t", b"%d" % n) for n in range(6)]
             await producer.flush()
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
-            assert [isinstance(outcome, DataDamagedError) for outcome in outcomes] == [False, False, True, True, False, False]
+            assert [isinstance(outcome, DataDamagedError) for outcome in outcomes] == [
+                False,
+                False,
+                True,
+                True,
+                False,
+                False,
+            ]
             assert len(broker.batches) == 3
 
     asyncio.run(run())

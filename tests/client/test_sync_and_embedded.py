@@ -56,9 +56,7 @@ def test_a_followed_reader_can_be_left_at_any_message(tmp_path: Path) -> None:
 def test_threads_share_a_client(tmp_path: Path) -> None:
     with goqueue.open(str(tmp_path)) as queue:
         queue.create_topic("t", partitions=1)
-        threads = [
-            threading.Thread(target=lambda: [queue.send("t", b"x") for _ in range(20)]) for _ in range(4)
-        ]
+        threads = [threading.Thread(target=lambda: [queue.send("t", b"x") for _ in range(20)]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

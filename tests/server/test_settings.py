@@ -38,7 +38,9 @@ def test_the_defaults_need_no_source() -> None:
 
 def test_a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default(tmp_path: Path) -> None:
     file = tmp_path / "goqueue.toml"
-    file.write_text('data = "file"\nhttp = "127.0.0.1:1"\n[wire]\nport = 1\nconnections_max = 11\n[log]\nlevel = "error"\n')
+    file.write_text(
+        'data = "file"\nhttp = "127.0.0.1:1"\n[wire]\nport = 1\nconnections_max = 11\n[log]\nlevel = "error"\n'
+    )
 
     def load(flags: dict[str, object], environment: dict[str, str]) -> ServerConfig:
         return load_settings(flags, environment, str(file))
@@ -124,7 +126,9 @@ def test_variables_of_others_are_left_alone_and_slips_are_not() -> None:
         "GOQUEUE_ADDRESS": "somewhere:9000",
     }
     assert load_settings({}, others).wire.port == 9000
-    assert problems_of(environment={"GOQUEUE_DATTA": "x"}) == ["GOQUEUE_DATTA: unknown variable; did you mean GOQUEUE_DATA?"]
+    assert problems_of(environment={"GOQUEUE_DATTA": "x"}) == [
+        "GOQUEUE_DATTA: unknown variable; did you mean GOQUEUE_DATA?"
+    ]
 
 
 def test_the_documentation_names_every_field_with_its_default() -> None:

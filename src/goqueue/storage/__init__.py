@@ -10,6 +10,7 @@ from goqueue.storage.recovery import RecoveryReport, TailCut
 from goqueue.storage.retention import apply_retention
 from goqueue.storage.scrub import Scrubber
 from goqueue.storage.segment import FileRange
+from goqueue.storage.turn_writer import TurnWriter
 
 __all__ = [
     "CompactionPlan",
@@ -25,6 +26,7 @@ __all__ = [
     "Scrubber",
     "SyncTicket",
     "TailCut",
+    "TurnWriter",
     "apply_retention",
     "install_compaction",
     "plan_compaction",

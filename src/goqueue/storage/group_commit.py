@@ -119,11 +119,11 @@ class GroupCommit:
     def _release_synced(self, state: _LogState) -> None:
         waiters, synced = state.waiters, state.log.synced_offset
         while waiters and waiters[0][0] <= synced:
-            _tell(waiters.popleft()[1], None)
+            tell(waiters.popleft()[1], None)
 
     def _release(self, state: _LogState, error: GoQueueError) -> None:
         while state.waiters:
-            _tell(state.waiters.popleft()[1], error)
+            tell(state.waiters.popleft()[1], error)
 
     def _sync_due(self) -> None:
         now = self._clock.monotonic_ns()
@@ -160,7 +160,7 @@ class GroupCommit:
             self._post(self._sync_due)
 
 
-def _tell(done: Done, error: GoQueueError | None) -> None:
+def tell(done: Done, error: GoQueueError | None) -> None:
     """One caller's failing callback must not cost the others their answer."""
     try:
         done(error)

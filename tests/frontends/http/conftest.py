@@ -81,7 +81,19 @@ class RunningServer:
         """Send bytes as they are; returns the status and the body."""
         with socket.create_connection((self.host, self.port), timeout=DEADLINE_S) as connection:
             connection.sendall(request)
-            return read_answer(connection)
+            return self.read_answer(connection)
+
+    @staticmethod
+    def read_answer(connection: socket.socket) -> tuple[int, bytes]:
+        data = b""
+        with suppress(ConnectionResetError):
+            while b"\r\n\r\n" not in data and (part := connection.recv(65536)):
+                data += part
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+        while len(body) < length and (part := connection.recv(65536)):
+            body += part
+        return int(head.split(b" ", 2)[1]), body
 
     def stop(self) -> None:
         self.client.close()
@@ -94,18 +106,6 @@ class RunningServer:
         self.broker.drain()
         await self.server.stop()
         await self.broker.close()
-
-
-def read_answer(connection: socket.socket) -> tuple[int, bytes]:
-    data = b""
-    with suppress(ConnectionResetError):
-        while b"\r\n\r\n" not in data and (part := connection.recv(65536)):
-            data += part
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-    while len(body) < length and (part := connection.recv(65536)):
-        body += part
-    return int(head.split(b" ", 2)[1]), body
 
 
 Start = Callable[..., RunningServer]

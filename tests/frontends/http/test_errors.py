@@ -11,7 +11,6 @@ import pytest
 from goqueue.errors import GoQueueError, InvalidRequestError, error_classes
 from goqueue.frontends.http import HttpConfig
 from goqueue.frontends.http.errors import STATUS, status_of
-from tests.frontends.http.conftest import read_answer
 
 
 def error_of(body: bytes | str) -> dict[str, Any]:
@@ -147,7 +146,8 @@ def test_a_body_over_the_limit_is_refused_without_being_read(start: Any) -> None
 def test_a_chunked_body_over_the_limit_is_refused_where_it_crosses_it(start: Any) -> None:
     server = start(http={"body_bytes_max": 1_000})
     server.topic("t")
-    head = b"POST /topics/t/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST /topics/t/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head += b"transfer-encoding: chunked\r\n\r\n"
     status, body = server.raw(head + b"400\r\n" + b"x" * 0x400 + b"\r\n")
     assert (status, error_of(body)["code"]) == (413, "BODY_TOO_LARGE")
 
@@ -220,7 +220,7 @@ def test_connections_beyond_the_limit_are_refused_and_those_within_served(start:
     status, body = server.raw(b"")
     assert (status, error_of(body)["code"], error_of(body)["retriable"]) == (503, "TOO_MANY_CONNECTIONS", True)
     held[0].sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert read_answer(held[0])[0] == 200
+    assert server.read_answer(held[0])[0] == 200
     held[0].close()
     server.wait_until(lambda: len(server.server._uvicorn.server_state.connections) == 1)
     assert server.client.get("/livez").status_code == 200
@@ -231,7 +231,7 @@ def test_an_idle_connection_is_closed(start: Any) -> None:
     server = start(http={"keep_alive_timeout_ms": 1})
     with socket.create_connection((server.host, server.port), timeout=10) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert read_answer(connection)[0] == 200
+        assert server.read_answer(connection)[0] == 200
         assert connection.recv(1) == b""
 
 

@@ -222,21 +222,28 @@ def test_a_value_over_the_topics_limit_is_too_large(shared: Any) -> None:
     assert answer.json()["results"][1]["offset"] == 0
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"messages": "x"}', b'{"messages": []}', b'{"acks": "all"}']
-    + [b'{"messages": [{"value": "x"}], "acks": "some"}', b'{"messages": [{"value": "x"}], "colour": 1}']
-    + [
-        b'{"messages": [{"value": "\xff"}]}',
-        b'{"messages": [{"value": {"a": "\xff"}}]}',
-        b'{"messages": [{"value": "\\ud800"}]}',
-    ]
-    + [
-        b'{"messages": ' + b"[" * 100_000,
-        b'{"messages": [{"value": ' + b"[" * 5_000 + b"]" * 5_000 + b"}]}",
-        b"{}" * 2,
-    ],
-)
+NO_REQUESTS = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b'"x"',
+    b"\xff",
+    b"{}" * 2,
+    b'{"messages": "x"}',
+    b'{"messages": []}',
+    b'{"acks": "all"}',
+    b'{"messages": [{"value": "x"}], "acks": "some"}',
+    b'{"messages": [{"value": "x"}], "colour": 1}',
+    b'{"messages": [{"value": "\xff"}]}',
+    b'{"messages": [{"value": {"a": "\xff"}}]}',
+    b'{"messages": [{"value": "\\ud800"}]}',
+    b'{"messages": ' + b"[" * 100_000,
+    b'{"messages": [{"value": ' + b"[" * 5_000 + b"]" * 5_000 + b"}]}",
+]
+
+
+@pytest.mark.parametrize("body", NO_REQUESTS)
 def test_a_body_that_is_no_request_is_refused_whole(shared: Any, topic: str, body: bytes) -> None:
     answer = shared.client.post(f"/topics/{topic}/messages", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_REQUEST")

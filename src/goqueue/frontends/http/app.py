@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from goqueue import __version__
 from goqueue.broker import BrokerApi
@@ -32,9 +32,10 @@ def build(broker: BrokerApi, config: HttpConfig, metrics: Metrics) -> Gate:
         redirect_slashes=False,
         root_path_in_servers=False,
     )
-    app.include_router(topic_routes(broker))
-    app.include_router(health_routes(broker, metrics))
-    _answer_errors(app)
+    routers = (topic_routes(broker), health_routes(broker, metrics))
+    for router in routers:
+        app.include_router(router)
+    _answer_errors(app, [route for router in routers for route in router.routes])
     app.openapi = _document(app)  # type: ignore[method-assign]
     return Gate(broker, app, config, metrics.requests)
 
@@ -50,7 +51,7 @@ def _document(app: FastAPI) -> Callable[[], dict[str, Any]]:
     return document
 
 
-def _answer_errors(app: FastAPI) -> None:
+def _answer_errors(app: FastAPI, routes: list[BaseRoute]) -> None:
     @app.exception_handler(GoQueueError)
     async def refused(request: Request, error: GoQueueError) -> Response:
         return _response(error)
@@ -68,7 +69,7 @@ def _answer_errors(app: FastAPI) -> None:
         if error.status_code == 404:
             return _response(PathNotFoundError(f"there is nothing at {path!r}", path=path))
         if error.status_code == 405:
-            allow = ", ".join(_methods_at(app, request))
+            allow = ", ".join(_methods_at(routes, request))
             text = f"{request.method} is not for {path!r}; it takes {allow}"
             return _response(MethodNotAllowedError(text, allow=allow), allow=allow)
         return _response(InvalidRequestError(str(error.detail)))
@@ -88,10 +89,10 @@ def _is_json(request: Request) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
-def _methods_at(app: FastAPI, request: Request) -> list[str]:
+def _methods_at(routes: list[BaseRoute], request: Request) -> list[str]:
     """Every method that some route of this path takes."""
     found: set[str] = set()
-    for route in app.routes:
+    for route in routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or set()
     return sorted(found)

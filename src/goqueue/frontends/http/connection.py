@@ -25,6 +25,49 @@ if TYPE_CHECKING:
     from goqueue.frontends.http.server import HttpServer
 
 _logger = logging.getLogger(__name__)
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# Larger bodies are handed over beside their head instead of being copied behind it.
+_JOIN_BYTES_MAX = 64 << 10
+
+
+class _Joined:
+    """The transport as one answer sees it: its head waits for the first of its body, so that both leave together.
+
+    uvicorn writes them apart, and each write is a system call that wakes the client.
+    """
+
+    __slots__ = ("_head", "_started", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self._started = False
+
+    def write(self, data: bytes) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            if len(data) < _JOIN_BYTES_MAX:
+                self._transport.write(head + data)
+            else:
+                self._transport.writelines((head, data))
+        elif self._started or data == _CONTINUE:
+            self._transport.write(data)
+        else:
+            self._started = True
+            self._head = data
+
+    def flush(self) -> None:
+        """The answer has no body: its head waits for nothing."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._transport.write(head)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -68,12 +111,20 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._in_head = False
+        # The answer is a task that has not begun yet.
+        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
         self._head_bytes = 0
         self.deadline = 0.0
+
+    def on_response_complete(self) -> None:
+        answered = self.cycle.transport
+        if isinstance(answered, _Joined):
+            answered.flush()
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()

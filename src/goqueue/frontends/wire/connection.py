@@ -378,6 +378,9 @@ class WireConnection(asyncio.BufferedProtocol):
         if stop:
             self._transport.pause_reading()
         else:
+            if self._filled:
+                # The time in which we did not read is not the peer's.
+                self._set_deadline(self._server.config.frame_timeout_ms)
             self._transport.resume_reading()
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -386,7 +389,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._deadline_ns = self._server.broker.clock.monotonic_ns() + timeout_ms * 1_000_000
 
     def check_deadlines(self, now_ns: int) -> None:
-        if self._deadline_ns and now_ns > self._deadline_ns:
+        waits_for_us = self._reading_paused and not self._writing_blocked
+        if self._deadline_ns and now_ns > self._deadline_ns and not waits_for_us:
             what = "did not take its answers" if self._writing_blocked else "did not finish its frame"
             self.abort(what if self._greeted else "did not greet")
         elif not self._filled and self._buffer is not None:

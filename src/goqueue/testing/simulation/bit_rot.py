@@ -56,17 +56,22 @@ class BitRot:
         expect(log.log_end_offset == model.end, f"after rot the log ends at {log.log_end_offset}, not {model.end}")
         expect(log.log_start_offset == model.start, f"after rot it starts at {log.log_start_offset}, not {model.start}")
         expect(not log.report.cuts, f"rot was taken for a torn tail: {log.report.cuts}")
+        if self._random.random() < 0.5:
+            self._scrub(log, rotten)
         unreadable = self._read_everything(subject, log)
         self._look_up_times(subject, log)
-        Scrubber(log).run_round()
-        sealed = [segment.path for segment in log.sealed_segments]
-        expect(rotten not in sealed or log.damages, f"the scrub did not see the rot in {rotten}")
+        self._scrub(log, rotten)
         again = self._read_everything(subject, log)
         expect(again >= unreadable, f"damage healed by itself: {sorted(unreadable - again)}")
         self._note(
             f"  {subject.partition}: {len(again)} of {model.end - model.start} unreadable, {len(log.damages)} damages"
         )
         self._append(subject, log)
+
+    def _scrub(self, log: Log, rotten: str) -> None:
+        Scrubber(log).run_round()
+        sealed = [segment.path for segment in log.sealed_segments]
+        expect(rotten not in sealed or log.damages, f"the scrub did not see the rot in {rotten}")
 
     def _read_everything(self, subject: LogSubject, log: Log) -> set[int]:
         """Read from every offset; returns those that raise."""

@@ -61,7 +61,7 @@ class LogSubject:
         doubt = self.model.doubt
         log = directory.open_log(self.partition, self.config)
         if doubt is not None and doubt.deleted and not log.log_end_offset:
-            self.model = LogModel()
+            self.model = LogModel(self.model.outage)
         self.model.settle(log)
         self._log = log
         self.model.check_content(log)

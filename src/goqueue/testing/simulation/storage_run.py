@@ -56,7 +56,7 @@ class LogWorkload:
             reading.compare: 2,
             cleaning.truncate: 5,
             cleaning.retain: 5,
-            cleaning.compaction_step: 10 if subject.config.compact else 0,
+            cleaning.compaction_step: 20 if subject.config.compact else 0,
             cleaning.scrub_step: 4,
             cleaning.scrub: 1,
         }
@@ -133,6 +133,8 @@ class StorageRun:
             workload.forget(Outage.CLOSED)
             return
         operation = workload.choose()
+        if self._random.random() < self._disturbance:
+            self._disk.crash_after(self._random.randrange(20))
         self._note(f"{subject.partition} {operation.__name__}")
         self._note(f"  {subject.perform(operation)}")
 
