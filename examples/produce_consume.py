@@ -4,6 +4,7 @@ Run a broker with `goqueue serve`, then `python examples/produce_consume.py [HOS
 """
 
 import asyncio
+import contextlib
 import sys
 
 from goqueue.client import Client
@@ -12,10 +13,8 @@ from goqueue.errors import TopicExistsError
 
 async def main(address: str) -> None:
     async with Client(address) as client:
-        try:
+        with contextlib.suppress(TopicExistsError):
             await client.create_topic("orders", partitions=3)
-        except TopicExistsError:
-            pass
 
         # One message, durable when this returns.
         result = await client.send("orders", b'{"id": 1}', key=b"customer-7", headers=[("kind", "created")])

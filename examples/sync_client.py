@@ -3,6 +3,7 @@
 Run a broker with `goqueue serve`, then `python examples/sync_client.py [HOST:PORT]`.
 """
 
+import contextlib
 import sys
 
 from goqueue.client import SyncClient
@@ -11,10 +12,8 @@ from goqueue.errors import TopicExistsError
 
 def main(address: str) -> None:
     with SyncClient(address) as client:
-        try:
+        with contextlib.suppress(TopicExistsError):
             client.create_topic("events", partitions=1)
-        except TopicExistsError:
-            pass
 
         result = client.send("events", b"hello")
         print(f"stored at offset {result.offset}")

@@ -40,7 +40,8 @@ async def wait_until(condition: Callable[[], bool], deadline_s: float = 10) -> N
 class ScriptedBroker:
     """Speaks the protocol for one topic; keeps every batch it was sent. `on_produce` decides the answer.
 
-    It returns True to answer with an offset, False to stay silent, or raises: an error to send, `ConnectionError` to hang up.
+    It returns True to answer with an offset, False to stay silent, or raises: an error to send, `ConnectionError` to
+    hang up.
     """
 
     def __init__(self, partitions: int = 1) -> None:

@@ -33,7 +33,7 @@ def test_the_blocking_client_does_what_the_asyncio_client_does(tmp_path: Path) -
             producer.flush()
             assert [future.result().offset for future in futures] == list(range(100))
         assert len(list(client.reader("t", follow=False))) == 106
-        assert [m.value for m in client.reader("t", partitions=[0], start=0, follow=False)][0] == b"one"
+        assert next(iter(client.reader("t", partitions=[0], start=0, follow=False))).value == b"one"
         assert client.alter_topic("t", {"retention_ms": 5000})["config"]["retention_ms"] == 5000
         assert client.describe_topic("t")["total_messages"] == 106
         assert [topic["name"] for topic in client.list_topics()] == ["t"]
@@ -76,9 +76,8 @@ def test_reopening_a_directory_keeps_its_data(tmp_path: Path) -> None:
 
 
 def test_a_directory_belongs_to_one_broker_and_is_free_after_it(tmp_path: Path) -> None:
-    with goqueue.open(str(tmp_path)):
-        with pytest.raises(DirectoryLockedError):
-            goqueue.open(str(tmp_path))
+    with goqueue.open(str(tmp_path)), pytest.raises(DirectoryLockedError):
+        goqueue.open(str(tmp_path))
     with goqueue.open(str(tmp_path)) as queue:
         assert queue.status()["ready"]
 

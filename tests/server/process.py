@@ -30,10 +30,10 @@ class BrokerProcess:
 
     def __init__(self, data: Path, *, http: str = "127.0.0.1:0", wire: str = "127.0.0.1:0", **variables: str) -> None:
         self._stderr = data.parent / f"{data.name}.stderr"
+        options = ("--data", str(data), "--http", http, "--wire", wire, "--print-addresses")
         with self._stderr.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "goqueue", "serve", "--data", str(data), "--http", http, "--wire", wire]
-                + ["--print-addresses"],
+                [sys.executable, "-m", "goqueue", "serve", *options],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=environment(**variables),
@@ -65,6 +65,12 @@ class BrokerProcess:
 
     def stderr(self) -> str:
         return self._stderr.read_text(errors="replace")
+
+    def wait_logged(self, text: str, timeout_s: float = 10) -> None:
+        deadline = time.monotonic() + timeout_s
+        while text not in self.stderr():
+            assert time.monotonic() < deadline, f"the broker never said {text!r}: {self.stderr()}"
+            time.sleep(0.005)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

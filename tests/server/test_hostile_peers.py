@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import select
 import socket
 import struct
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -60,10 +60,8 @@ def receive(peer: socket.socket, count: int) -> bytes:
 
 def push(peer: socket.socket, data: bytes) -> None:
     """Send as much as the broker takes."""
-    try:
+    with contextlib.suppress(ConnectionError, TimeoutError):
         peer.sendall(data)
-    except (ConnectionError, TimeoutError):
-        pass
 
 
 @pytest.mark.usefixtures("neighbour")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from goqueue.client import SyncClient
+from goqueue.protocol import wire
 from tests.server.process import BrokerProcess, environment
 
 
@@ -68,6 +70,26 @@ def test_a_signal_drains_and_ends_with_zero(tmp_path: Path, number: signal.Signa
         assert "torn tail" not in broker.stderr()
 
 
+def test_a_second_signal_ends_a_drain_that_takes_long(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker, socket.create_connection(broker.wire_tuple) as peer:
+        with SyncClient(broker.wire) as client:
+            client.create_topic("t", partitions=1)
+            client.send("t", bytes(16 << 20))
+        # A peer that does not take its answer holds the drain up for a while.
+        question = wire.fetch_body(
+            wire.route("t", 0), offset=0, bytes_max=16 << 20, wait_ms=0, isolation=wire.Isolation.READ_COMMITTED
+        )
+        peer.sendall(wire.hello("test") + wire.frame(wire.Api.FETCH, 1, question))
+        assert peer.recv(100)
+        broker.signal(signal.SIGTERM)
+        broker.wait_logged("draining")
+        broker.signal(signal.SIGTERM)
+        assert broker.wait() == 1
+        assert "second signal" in broker.stderr()
+    with BrokerProcess(tmp_path / "data") as broker, SyncClient(broker.wire) as client:
+        assert len(list(client.reader("t", follow=False))) == 1
+
+
 def test_a_second_broker_on_the_directory_is_refused_and_told_why(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         result = serve("--data", str(tmp_path / "data"), "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0")
@@ -103,9 +125,9 @@ def test_a_configuration_with_problems_starts_nothing_and_names_them_all(tmp_pat
 
 
 def test_without_print_addresses_a_person_is_greeted(tmp_path: Path) -> None:
+    options = ("--data", str(tmp_path / "data"), "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0")
     process = subprocess.Popen(
-        [sys.executable, "-m", "goqueue", "serve", "--data", str(tmp_path / "data")]
-        + ["--http", "127.0.0.1:0", "--wire", "127.0.0.1:0"],
+        [sys.executable, "-m", "goqueue", "serve", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment(),

@@ -81,8 +81,8 @@ def test_every_field_can_be_set_in_the_file_and_in_the_environment(name: tuple[s
 def test_all_problems_are_reported_together_with_where_they_came_from(tmp_path: Path) -> None:
     file = tmp_path / "goqueue.toml"
     file.write_text(
-        'data = 5\ndaata = "x"\nwire = 3\n[broker]\nsync_within_ms = "soon"\ndisk_warn_percent = 95\nfetch_byte_max = 1\n'
-        "[http]\nmetrics_per_partition = 2\n"
+        'data = 5\ndaata = "x"\nwire = 3\n[broker]\nsync_within_ms = "soon"\ndisk_warn_percent = 95\n'
+        "fetch_byte_max = 1\n[http]\nmetrics_per_partition = 2\n"
     )
     environment = {"GOQUEUE_WIRE_CONNECTIONS_MAX": "0", "GOQUEUE_BROKER_NONSENSE": "1", "GOQUEUE_HTTP": "8080"}
     found = problems_of(flags={"log-level": "loud", "wire": "127.0.0.1"}, environment=environment, file=str(file))

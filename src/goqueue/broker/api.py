@@ -139,25 +139,24 @@ class BrokerApi:
 
     async def publish_gathered(self, gathering: Gathering, acks: Acks = Acks.ALL) -> list[Placed]:
         """Write what was gathered; a batch that fails adds its messages to `gathering.errors`."""
-        written: list[tuple[Partition, BatchFacts, list[int]]] = []
+        # All are handed over before the first is awaited, so that writes and syncs run side by side.
+        under_way: list[tuple[int, BatchFacts, asyncio.Future[None], list[int]]] = []
         for number, (builder, positions) in gathering.batches.items():
             if positions:
                 try:
                     partition = self.topics.partition(gathering.info.name, number)
-                    written.append((partition, partition.append(builder.take(), self.clock.wall_ns()), positions))
+                    facts, settled = partition.append(builder.take(), self.clock.wall_ns(), durable=acks is Acks.ALL)
                 except GoQueueError as error:
                     gathering.errors.update(dict.fromkeys(positions, error))
-        # All are asked for before the first is awaited, so that the syncs run side by side.
-        waits = [durable(partition, facts.next_offset) for partition, facts, _ in written] if acks is Acks.ALL else []
+                else:
+                    under_way.append((number, facts, settled, positions))
         placed = []
-        for n, (partition, facts, positions) in enumerate(written):
+        for number, facts, settled, positions in under_way:
             try:
-                if waits:
-                    await waits[n]
+                await settled
             except GoQueueError as error:
                 gathering.errors.update(dict.fromkeys(positions, error))
             else:
-                number = partition.identity.partition
                 placed.append(Placed(number, positions, facts.base_offset, facts.max_timestamp_ns))
         return placed
 
@@ -166,9 +165,8 @@ class BrokerApi:
         self.check_writable()
         self.topics.check_public(topic)
         partition = self.topics.partition(topic, number)
-        facts = partition.append(batch, self.clock.wall_ns())
-        if acks is Acks.ALL:
-            await durable(partition, facts.next_offset)
+        facts, settled = partition.append(batch, self.clock.wall_ns(), durable=acks is Acks.ALL)
+        await settled
         return facts
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -341,19 +339,3 @@ class BrokerApi:
         self.phase = Phase.CLOSED
         self._commit.close()
         self.directory.close()
-
-
-def durable(partition: Partition, offset: int) -> asyncio.Future[None]:
-    """Done when everything below `offset` is durable, or with what makes that impossible."""
-    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(error: GoQueueError | None) -> None:
-        if waiting.done():
-            return
-        if error is None:
-            waiting.set_result(None)
-        else:
-            waiting.set_exception(error)
-
-    partition.when_durable(offset, done)
-    return waiting

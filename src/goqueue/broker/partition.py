@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from goqueue.coordination import settler
 from goqueue.errors import GoQueueError
 from goqueue.model import TopicPartition
 from goqueue.record import BatchFacts, Flag
-from goqueue.storage import FileRange, GroupCommit, Log
+from goqueue.storage import FileRange, GroupCommit, Log, TurnWriter
 
 # Flags that only the broker may set.
 RESERVED_FLAGS = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED | Flag.TRANSACTIONAL)
@@ -21,14 +22,24 @@ Done = Callable[[GoQueueError | None], None]
 
 
 class Partition:
-    __slots__ = ("_commit", "_readers", "fetched_bytes", "identity", "log", "published_bytes", "published_records")
+    __slots__ = ("_commit", "_readers", "_writer", "fetched_bytes", "identity", "log")
 
     def __init__(self, identity: TopicPartition, log: Log, commit: GroupCommit) -> None:
         self.identity = identity
         self.log = log
         self._commit = commit
         self._readers: list[asyncio.Future[None]] = []
-        self.published_records = self.published_bytes = self.fetched_bytes = 0
+        soon = asyncio.get_running_loop().call_soon
+        self._writer = TurnWriter(log, commit, soon=soon, written=self.wake_readers)
+        self.fetched_bytes = 0
+
+    @property
+    def published_records(self) -> int:
+        return self.log.appended_records
+
+    @property
+    def published_bytes(self) -> int:
+        return self.log.appended_bytes
 
     @property
     def high_watermark(self) -> int:
@@ -46,16 +57,15 @@ class Partition:
 
     def write(self) -> None:
         """Write what is staged with one call and wake the readers once."""
-        before = self.log.log_end_offset
-        self.published_bytes += self.log.write_staged()
-        self.published_records += self.log.log_end_offset - before
-        self._commit.note_write(self.log)
-        self.wake_readers()
+        self._writer.write_now()
 
-    def append(self, batch: bytearray | memoryview, now_ns: int) -> BatchFacts:
-        facts = self.stage(batch, now_ns)
-        self.write()
-        return facts
+    def append(self, batch: bytearray, now_ns: int, *, durable: bool) -> tuple[BatchFacts, asyncio.Future[None]]:
+        """Stamp a batch for the write at the end of this turn; the future is done when it is written or durable."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        facts = self._writer.append(
+            batch, settler(settled), now_ns=now_ns, durable=durable, forbidden_flags=RESERVED_FLAGS
+        )
+        return facts, settled
 
     def when_durable(self, offset: int, done: Done) -> None:
         """Call `done` when everything below `offset` is durable, or with what makes it impossible."""

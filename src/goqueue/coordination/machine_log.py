@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from goqueue.errors import DataDamagedError, GoQueueError
+from goqueue.coordination.futures import settler
+from goqueue.errors import DataDamagedError
 from goqueue.host import Clock
 from goqueue.record import INVISIBLE_FLAGS, BatchBuilder, decode
 from goqueue.storage import GroupCommit, Log
@@ -46,13 +47,5 @@ class MachineLog:
         facts = self.log.append(builder.take(), now_ns=self._clock.wall_ns())
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def done(error: GoQueueError | None) -> None:
-            if durable.done():
-                return
-            if error is None:
-                durable.set_result(None)
-            else:
-                durable.set_exception(error)
-
-        self._commit.wait(self.log, facts.next_offset, done)
+        self._commit.wait(self.log, facts.next_offset, settler(durable))
         await durable

@@ -153,7 +153,7 @@ class Log:
         self._warm = warm
         self._failure: PartitionFailedError | None = None
         self._closed = False
-        self._appended_records = self._appended_bytes = self._sync_count = 0
+        self.appended_records = self.appended_bytes = self._sync_count = 0
         self.report = RecoveryReport()
         self._roll_at_ns = self._roll_at_offset = _NEVER
         self._recount_peaks()
@@ -271,8 +271,8 @@ class Log:
             size_bytes=self.size_bytes,
             segment_count=len(self._segments),
             max_timestamp_ns=max(self._active.max_timestamp_ns, self._peaks[-1] if self._peaks else -1),
-            appended_records=self._appended_records,
-            appended_bytes=self._appended_bytes,
+            appended_records=self.appended_records,
+            appended_bytes=self.appended_bytes,
             sync_count=self._sync_count,
             damages=self.damages,
             failure=str(self._failure) if self._failure else None,
@@ -334,9 +334,9 @@ class Log:
             self._roll_at_ns = self._staged_ns + self._config.segment_ms * 1_000_000
         byte_count = 0
         for batch in facts:
-            self._appended_records += batch.count
+            self.appended_records += batch.count
             byte_count += batch.byte_count
-        self._appended_bytes += byte_count
+        self.appended_bytes += byte_count
         return byte_count
 
     def _write_early(self) -> None:

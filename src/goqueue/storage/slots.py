@@ -55,19 +55,23 @@ class SlotFile:
     def write(self, payload: bytes, *, sync: bool) -> None:
         """Replace the payload. Without `sync` a power loss may bring an earlier one back, never a mixture."""
         sequence = self._sequence + 1
-        self._write_all(_pack_slot(sequence, payload), (sequence % 2) * SLOT_BYTES)
+        pieces = self._write_all(_pack_slot(sequence, payload), (sequence % 2) * SLOT_BYTES)
         # Only now: after a failed write the next one must not go to the slot that is still whole.
         self._sequence = sequence
         self.payload = payload
-        if sync:
+        # A slot written in pieces can be torn until it is synced, and the other one may not be durable either.
+        if sync or pieces > 1:
             self._file.sync()
 
-    def _write_all(self, data: bytes, position: int) -> None:
+    def _write_all(self, data: bytes, position: int) -> int:
+        """Returns how many writes it took."""
+        pieces = 0
         while data:
             written = self._file.pwrite(data, position)
             if not written:
                 raise OSError(errno.ENOSPC, f"no bytes written to {self._file.path}")
-            data, position = data[written:], position + written
+            data, position, pieces = data[written:], position + written, pieces + 1
+        return pieces
 
     def write_both(self, payload: bytes) -> None:
         """Replace the payload in both slots, durably: no older one can come back even if a slot is damaged later."""

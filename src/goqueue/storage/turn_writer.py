@@ -53,7 +53,8 @@ class TurnWriter:
             for done, _ in waiting:
                 tell(done, error)
             raise
-        self._commit.note_write(self._log)
+        if not self._log.closed:
+            self._commit.note_write(self._log)
         self._written()
         if waiting:
             self._settle(waiting)

@@ -56,14 +56,9 @@ class _Joined:
             self._started = True
             self._head = data
 
-    def flush(self) -> None:
-        """The answer has no body: its head waits for nothing."""
-        if self._head is not None:
-            head, self._head = self._head, None
-            self._transport.write(head)
-
     def close(self) -> None:
-        self.flush()
+        if self._head is not None:
+            self._transport.write(self._head)
         self._transport.close()
 
     def is_closing(self) -> bool:
@@ -111,20 +106,15 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._in_head = False
-        # The answer is a task that has not begun yet.
-        self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+        # The answer is a task that has not begun yet. One to HEAD never writes a body.
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
         self._head_bytes = 0
         self.deadline = 0.0
-
-    def on_response_complete(self) -> None:
-        answered = self.cycle.transport
-        if isinstance(answered, _Joined):
-            answered.flush()
-        super().on_response_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
