@@ -113,6 +113,37 @@ def test_the_same_tree_is_under_v1(shared: Any) -> None:
     assert "/v1/openapi.json" in client.get("/v1/docs").text
 
 
+def test_pipelined_requests_are_answered_in_their_order(shared: Any) -> None:
+    topic = shared.topic("pipelined")
+    body = b'{"messages": [{"value": "a"}], "acks": "leader"}'
+    head = f"POST /topics/{topic}/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n".encode()
+    request = head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+    with socket.create_connection((shared.host, shared.port), timeout=10) as connection:
+        connection.sendall(request * 5)
+        data = b""
+        while data.count(b'"offset"') < 5:
+            data += connection.recv(65536)
+    assert [n for n in range(5) if b'"offset":%d,' % n in data] == list(range(5))
+    assert data.count(b"HTTP/1.1 200 OK") == 5
+
+
+def test_a_client_that_asks_before_it_sends_is_told_to_go_on(shared: Any) -> None:
+    topic = shared.topic("asked")
+    body = b'{"messages": [{"value": "a"}]}'
+    head = f"POST /topics/{topic}/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n".encode()
+    with socket.create_connection((shared.host, shared.port), timeout=10) as connection:
+        connection.sendall(head + b"content-length: %d\r\nexpect: 100-continue\r\n\r\n" % len(body))
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert shared.read_answer(connection)[0] == 200
+
+
+def test_head_is_answered_without_a_body(shared: Any) -> None:
+    answer = shared.client.head("/docs")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert shared.client.head("/health").status_code == 405
+
+
 # -- our own faults ---------------------------------------------------------------------------------------------
 
 

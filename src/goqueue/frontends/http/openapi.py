@@ -115,8 +115,36 @@ _PARTITION: Json = {
     "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
 }
 _COUNT: Json = {"type": "integer", "minimum": 1, "maximum": 10**18 - 1}
+_TIME: Json = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": (1 << 63) // 1_000_000},
+        {"type": "string", "format": "date-time"},
+    ]
+}
+_DURATION: Json = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": 10**18 - 1},
+        {"type": "string", "pattern": "^([0-9]{1,9}(ns|us|ms|s|m|h|d))+$"},
+        {"type": "string", "format": "duration"},
+    ]
+}
 _ACKS: Json = {"type": "string", "enum": ["none", "leader", "all"], "default": "all"}
 _BYTES: Json = {"type": "string", "format": "binary"}
+_HEADER: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "name_base64": {"type": "string", "format": "byte"},
+        "value": {"type": "string"},
+        "value_base64": {"type": "string", "format": "byte"},
+    },
+    "additionalProperties": False,
+    "allOf": [
+        {"oneOf": [{"required": ["name"]}, {"required": ["name_base64"]}]},
+        {"oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}]},
+    ],
+}
+_LANES = ["critical", "high", "normal", "low", "background"]
 _BATCH_FIELDS = ("partition", "base_offset", "next_offset", "count", "timestamp")
 _OFFSET_HEADERS: Json = {
     name: {"schema": {"type": "integer"}}
@@ -173,11 +201,11 @@ _FETCH: Json = {
             },
             "First offset wanted.",
         ),
-        _query("timestamp", {"type": "string"}, "First time wanted: RFC 3339 or milliseconds since 1970."),
+        _query("timestamp", _TIME, "First time wanted: RFC 3339 or milliseconds since 1970. Not with offset."),
         _query("limit", {**_COUNT, "default": 100}, "Messages at most; the broker never gives more than 1000."),
         _query("max_bytes", {**_COUNT, "default": 1 << 20}, "Bytes at most, but always one message."),
         _query("isolation", {"type": "string", "enum": ["read_committed", "read_uncommitted"]}, "What to see."),
-        _query("wait", {"type": "string"}, "Wait for messages: `30s`, `PT30S` or milliseconds; at most 60 s."),
+        _query("wait", _DURATION, "Wait for messages: `30s`, `PT30S` or milliseconds; at most 60 s."),
         _query("encoding", {"type": "string", "enum": ["auto", "base64"]}, "How bytes are shown."),
     ],
     "responses": {
@@ -194,23 +222,26 @@ def _schemas() -> Json:
     text: Json = {"type": "string"}
     number: Json = {"type": "integer"}
     maybe_text: Json = {"anyOf": [text, {"type": "null"}]}
-    header: Json = {
-        "type": "object",
-        "properties": dict.fromkeys(("name", "name_base64", "value", "value_base64"), text),
-        "additionalProperties": False,
-    }
-    headers: Json = {"anyOf": [{"type": "object", "additionalProperties": text}, {"type": "array", "items": header}]}
-    lanes = ["critical", "high", "normal", "low", "background"]
+    base64: Json = {"anyOf": [{"type": "string", "format": "byte"}, {"type": "null"}]}
+    headers: Json = {"anyOf": [{"type": "object", "additionalProperties": text}, {"type": "array", "items": _HEADER}]}
     message: Json = {
         "value": {"description": "A string is text; any other JSON its compact text; null deletes the key."},
-        "value_base64": maybe_text,
+        "value_base64": base64,
         "key": {"description": "Likewise; null is no key."},
-        "key_base64": maybe_text,
+        "key_base64": base64,
         "headers": {"anyOf": [*headers["anyOf"], {"type": "null"}]},
-        "partition": {"anyOf": [number, {"type": "null"}], "description": "Chosen by key, or in turn, when absent."},
-        "priority": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 4}, {"type": "string", "enum": lanes}]},
-        "traceparent": {**maybe_text, "description": "W3C Trace Context; stored as a header."},
-        **{name: {"description": "Not available yet."} for name in ("delay", "deliver_at", "deliverAt", "ttl")},
+        "partition": {
+            "anyOf": [{**number, "minimum": 0}, {"type": "null"}],
+            "description": "Chosen by key, or in turn, when absent.",
+        },
+        "priority": {
+            "anyOf": [{**number, "minimum": 0, "maximum": 4}, {**text, "enum": _LANES}, {"type": "null"}],
+            "description": "0 critical to 4 background, 2 normal when absent.",
+        },
+        "traceparent": {
+            "anyOf": [{**text, "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"}, {"type": "null"}],
+            "description": "W3C Trace Context; stored as a header.",
+        },
     }
     result: Json = {
         "partition": number,
@@ -235,7 +266,13 @@ def _schemas() -> Json:
     return {
         "ErrorFields": _object({"code": text, "message": text, "retriable": {"type": "boolean"}}),
         "Error": _object({"error": {"$ref": "#/components/schemas/ErrorFields"}}),
-        "Message": {"type": "object", "properties": message, "additionalProperties": False},
+        "Message": {
+            "type": "object",
+            "properties": message,
+            "additionalProperties": False,
+            "oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}],
+            "not": {"required": ["key", "key_base64"]},
+        },
         "PublishRequest": {
             "type": "object",
             "properties": {
