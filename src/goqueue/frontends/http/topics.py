@@ -29,7 +29,11 @@ class _Request(BaseModel):
 
 
 class NewTopic(_Request):
-    name: str = Field(description="A to Z, a to z, 0 to 9, `.`, `_`, `-`; names starting with `__` are the broker's.")
+    # Documented here and refused by the broker, whose error says more.
+    name: str = Field(
+        json_schema_extra={"pattern": NAME_PATTERN, "minLength": 1, "maxLength": NAME_LENGTH_MAX},
+        description="Names starting with `__` are the broker's.",
+    )
     num_partitions: int = Field(default=PARTITIONS_DEFAULT, ge=1, le=PARTITIONS_PER_TOPIC_MAX)
     retention_hours: float | None = Field(
         default=None,
