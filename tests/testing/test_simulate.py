@@ -54,7 +54,9 @@ def test_a_seed_runs_the_same_in_every_process() -> None:
     digests = {digest_of(7)}
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
         digests.add(done.stdout.strip())
     assert len(digests) == 1
 
