@@ -5,11 +5,12 @@ from goqueue.storage.config import LogConfig
 from goqueue.storage.damage import Damage
 from goqueue.storage.directory import DataDirectory
 from goqueue.storage.group_commit import GroupCommit
-from goqueue.storage.log import Log, LogStatistics, SyncTicket
+from goqueue.storage.log import Log, LogStatistics
 from goqueue.storage.recovery import RecoveryReport, TailCut
 from goqueue.storage.retention import apply_retention
 from goqueue.storage.scrub import Scrubber
 from goqueue.storage.segment import FileRange
+from goqueue.storage.sync_ticket import SyncTicket
 from goqueue.storage.turn_writer import TurnWriter
 
 __all__ = [

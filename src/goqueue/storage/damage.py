@@ -100,9 +100,9 @@ def examine(data: Buffer, *, file: str, base_offset: int, end_offset: int | None
 def _resume(view: memoryview, position: int, *, after_offset: int, end_offset: int | None) -> tuple[int, int] | None:
     """Where readable records go on after the bad one at `position`: (position, offset), or None.
 
-    A value may hold bytes that look like a record. If the length in the bad record leads to a record or to the end, what
-    lies in between is its inside. Otherwise a candidate must carry a later offset and be followed by another record of
-    the log or by the end of the data.
+    A value may hold bytes that look like a record. If the length in the bad record leads to a record or to the end,
+    what lies in between is its inside. Otherwise a candidate must carry a later offset and be followed by another
+    record of the log or by the end of the data.
     """
     following = _end_of(view, position)
     if following == len(view):
@@ -121,7 +121,7 @@ def _end_of(view: memoryview, position: int) -> int | None:
     """Where the record at `position` ends by its own account, if it has room for one."""
     if len(view) - position < HEADER_BYTES:
         return None
-    return position + HEADER_BYTES + sum(_LENGTHS.unpack_from(view, position + _LENGTHS_AT))
+    return position + HEADER_BYTES + int(sum(_LENGTHS.unpack_from(view, position + _LENGTHS_AT)))
 
 
 def _continues(view: memoryview, position: int, offset: int) -> bool:

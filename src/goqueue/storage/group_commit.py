@@ -17,7 +17,8 @@ from queue import SimpleQueue
 
 from goqueue.errors import GoQueueError
 from goqueue.host import Clock
-from goqueue.storage.log import Log, SyncTicket
+from goqueue.storage.log import Log
+from goqueue.storage.sync_ticket import SyncTicket
 
 Done = Callable[[GoQueueError | None], None]
 Post = Callable[[Callable[[], None]], object]

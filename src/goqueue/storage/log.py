@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import threading
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from goqueue.errors import (
@@ -34,6 +32,7 @@ from goqueue.record import BatchFacts, IndexCursor, gap_marker, scan, stamp
 from goqueue.storage.checkpoint import Checkpoint
 from goqueue.storage.config import LogConfig
 from goqueue.storage.damage import Damage
+from goqueue.storage.damage_register import DamageRegister
 from goqueue.storage.recovery import Recovery, RecoveryReport
 from goqueue.storage.segment import (
     RELATIVE_OFFSET_LIMIT,
@@ -43,8 +42,10 @@ from goqueue.storage.segment import (
     remove_segment_files,
     segment_path,
 )
+from goqueue.storage.segment_list import SegmentList
 from goqueue.storage.slots import SlotFile
 from goqueue.storage.sparse_index import IndexDamagedError
+from goqueue.storage.sync_ticket import SyncGate, SyncTicket
 from goqueue.storage.warm import WarmSegments
 
 CHECKPOINT_FILE = "checkpoint"
@@ -69,54 +70,6 @@ class LogStatistics:
     failure: str | None
 
 
-class _SyncGate:
-    """One sync of a log at a time, and none after a failed one: the kernel tells of an error once, and whoever asks
-    next is told that all is well."""
-
-    __slots__ = ("failed", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.failed = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncTicket:
-    """A sync that has been decided on: which files, and what will be durable afterwards."""
-
-    gate: _SyncGate
-    disk: Disk
-    directory: str | None
-    # Files that take no more records, and the one that does: a sync of it covers only what it held by then.
-    sealed: tuple[File, ...]
-    active: File | None
-    segment_base: int
-    position: int
-    offset: int
-    # What the log had seen when the ticket was made: names changed, truncations.
-    names_version: int
-    truncations: int
-
-    def run(self) -> None:
-        """Do it; may block, may be called from any thread."""
-        with self.gate.lock:
-            if self.gate.failed:
-                raise OSError(errno.EIO, "an earlier sync failed")
-            try:
-                self._sync()
-            except OSError:
-                self.gate.failed = True
-                raise
-
-    def _sync(self) -> None:
-        if self.directory is not None:
-            self.disk.sync_directory(self.directory)
-        for file in self.sealed:
-            file.sync()
-        if self.active is not None:
-            self.active.sync()
-
-
 class Log:
     def __init__(
         self,
@@ -132,13 +85,10 @@ class Log:
         self.directory = directory
         self._config = config
         self.disk = disk
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        # Highest timestamp in each sealed segment or any before it: sorted, so that time can be searched.
-        self._peaks: list[int] = []
+        self._segments = SegmentList(segments, warm)
         self._slots = slots
         self._checkpoint = Checkpoint(log_start_offset=start)
-        self._damages: list[Damage] = []
+        self._damages = DamageRegister()
         self._staged: list[Buffer] = []
         self._staged_facts: list[BatchFacts] = []
         self._staged_cursor: IndexCursor | None = None
@@ -147,16 +97,14 @@ class Log:
         # Sealed files stay here until a ticket with them has run: of two tickets, the later may complete first.
         self._unsynced: list[File] = []
         self._names_version = self._names_synced = 0
-        self._sync_gate = _SyncGate()
+        self._sync_gate = SyncGate()
         self._truncations = 0
         self._staging_error: GoQueueError | None = None
-        self._warm = warm
         self._failure: PartitionFailedError | None = None
         self._closed = False
         self.appended_records = self.appended_bytes = self._sync_count = 0
         self.report = RecoveryReport()
         self._roll_at_ns = self._roll_at_offset = _NEVER
-        self._recount_peaks()
         self._plan_roll()
 
     @classmethod
@@ -182,15 +130,16 @@ class Log:
             slots = SlotFile.create(disk, f"{directory}/{CHECKPOINT_FILE}", Checkpoint(log_start_offset=start).pack())
         log = cls(disk, directory, config or LogConfig(), segments, slots, start=start, warm=warm or WarmSegments())
         log.report = report
-        log._damages = sorted(report.damages)
+        log._damages = DamageRegister(report.damages)
         log._settle(compacted_to=checkpoint.compacted_to if checkpoint else 0)
         return log
 
     def _settle(self, *, compacted_to: int) -> None:
         """Make what recovery left durable, so that everything visible from now on is committed."""
-        active = self._active
-        active.file.sync()
-        self.disk.sync_directory(self.directory)
+        active, untouched = self._active, self.report.untouched
+        if not untouched:
+            active.file.sync()
+            self.disk.sync_directory(self.directory)
         self._checkpoint = Checkpoint(
             log_start_offset=self.log_start_offset,
             segment_base=active.base_offset,
@@ -198,7 +147,9 @@ class Log:
             synced_offset=active.next_offset,
             compacted_to=compacted_to,
         )
-        self._slots.write(self._checkpoint.pack(), sync=True)
+        # After a clean close all of it is durable already. Should the note that the log is open again be lost, its
+        # size shows that it was written to.
+        self._slots.write(self._checkpoint.pack(), sync=not untouched)
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -249,7 +200,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -257,11 +208,11 @@ class Log:
 
     @property
     def sealed_segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments[:-1])
+        return tuple(self._segments.sealed)
 
     @property
     def _active(self) -> Segment:
-        return self._segments[-1]
+        return self._segments.active
 
     def statistics(self) -> LogStatistics:
         return LogStatistics(
@@ -270,7 +221,7 @@ class Log:
             synced_offset=self.synced_offset,
             size_bytes=self.size_bytes,
             segment_count=len(self._segments),
-            max_timestamp_ns=max(self._active.max_timestamp_ns, self._peaks[-1] if self._peaks else -1),
+            max_timestamp_ns=self._segments.max_timestamp_ns,
             appended_records=self.appended_records,
             appended_bytes=self.appended_bytes,
             sync_count=self._sync_count,
@@ -353,7 +304,7 @@ class Log:
             self._raise_unwritable()
         cursor = self._staged_cursor
         if cursor is None or not self._staged:
-            cursor = self._segments[-1].cursor.copy()
+            cursor = self._segments.active.cursor.copy()
         position = cursor.position
         if position and (
             position + byte_count > self._config.segment_bytes
@@ -389,10 +340,8 @@ class Log:
         old.seal()
         self._unsynced.append(old.file)
         self._names_version += 1
-        self._segments.append(new)
-        self._bases.append(base)
-        self._peaks.append(max(old.max_timestamp_ns, self._peaks[-1] if self._peaks else -1))
-        self._warm.touch(old)
+        self._segments.add(new)
+        self._segments.warmed(old)
         self._plan_roll()
 
     def _refuse_roll(self, error: OSError, base: int) -> None:
@@ -488,17 +437,15 @@ class Log:
             self._raise_out_of_range(offset, end)
         if offset == end:
             return FileRange(self._active.file, self._active.size_bytes, 0)
-        self._raise_if_damaged(offset)
-        segment = self._segment_of(offset)
+        self._damages.raise_at(offset)
+        segment = self._segments.holding(offset)
         return self._reading(segment, offset, lambda: self._range_in(segment, offset, bytes_max, end))
 
     def _range_in(self, segment: Segment, offset: int, bytes_max: int, end: int) -> FileRange:
         position = segment.position_of(offset)
         end_position = segment.size_bytes if end >= segment.next_offset else segment.position_of(end)
-        for damage in self._damages:
-            if damage.file == segment.path and damage.from_offset >= offset:
-                end_position = min(end_position, damage.from_position)
-        return segment.whole_range(position, bytes_max, end_position)
+        readable = self._damages.readable_end(segment.path, offset, end_position)
+        return segment.whole_range(position, bytes_max, readable)
 
     def read(self, offset: int, bytes_max: int, end_offset: int | None = None) -> bytes:
         """Like `locate`, with the bytes read and verified. Records in front of damage found here are returned."""
@@ -509,10 +456,10 @@ class Log:
         facts, error = scan(data, offset, IndexCursor(0), True)
         if error is None and len(data) == found.length:
             return data
-        segment = self._segment_of(offset)
+        segment = self._segments.holding(offset)
         self._inspect(segment)
         if not facts.count:
-            self._raise_if_damaged(facts.next_offset)
+            self._damages.raise_at(facts.next_offset)
             raise PartitionFailedError(f"{segment.path} reads differently each time", file=segment.path) from error
         return data[: facts.byte_count]
 
@@ -522,21 +469,15 @@ class Log:
         `DataDamagedError` when a record that cannot be read lies in front of the answer: it might be the answer.
         """
         found = self._first_at_time(timestamp_ns)
-        for damage in self._damages[:1]:
-            if found is None or damage.from_offset < found:
-                raise damage.as_error()
+        self._damages.raise_before(found)
         return found
 
     def _first_at_time(self, timestamp_ns: int) -> int | None:
-        number = bisect_left(self._peaks, timestamp_ns)
-        for segment in self._segments[number:]:
-            if segment.max_timestamp_ns >= timestamp_ns:
-                if not segment.writable:
-                    self._warm.touch(segment)
-                low = max(self.log_start_offset, segment.base_offset)
-                found = self._find_time(segment, timestamp_ns, low)
-                if found is not None:
-                    return found if found < self._readable_end() else None
+        for segment in self._segments.reaching(timestamp_ns):
+            low = max(self.log_start_offset, segment.base_offset)
+            found = self._find_time(segment, timestamp_ns, low)
+            if found is not None:
+                return found if found < self._readable_end() else None
         return None
 
     def _find_time(self, segment: Segment, timestamp_ns: int, low: int) -> int | None:
@@ -547,23 +488,17 @@ class Log:
             self._raise_unwritable()
         return self.synced_offset if self._failure else self.log_end_offset
 
-    def _segment_of(self, offset: int) -> Segment:
-        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
-        if not segment.writable:
-            self._warm.touch(segment)
-        return segment
-
     def _reading(self, segment: Segment, offset: int, action: Callable[[], T]) -> T:
         """Run a search; when it stumbles, find out what is wrong with the segment, mend its indexes and try again."""
         try:
             return action()
         except (IndexDamagedError, RecordError):
             self._inspect(segment)
-            self._raise_if_damaged(offset)
+            self._damages.raise_at(offset)
         try:
             return action()
         except (IndexDamagedError, RecordError) as error:
-            for damage in self._damages_of(segment):
+            for damage in self._damages.in_file(segment.path):
                 raise damage.as_error() from error
             raise PartitionFailedError(f"{segment.path} reads differently each time", file=segment.path) from error
 
@@ -582,41 +517,27 @@ class Log:
         found = segment.examine(segment.next_offset)
         segment.rebuild_indexes(found)
         self.note_damages(found.damages)
-        if not segment.writable:
-            self._warm.touch(segment)
+        self._segments.warmed(segment)
 
     def note_damages(self, damages: tuple[Damage, ...]) -> None:
         """Take damage that a scrub, a replica or a reader has found into account."""
-        for new in damages:
-            if not any(old.from_offset <= new.from_offset and new.to_offset <= old.to_offset for old in self._damages):
-                self._damages.append(new)
-        self._damages.sort()
-
-    def _damages_of(self, segment: Segment) -> Iterator[Damage]:
-        return (damage for damage in self._damages if damage.file == segment.path)
-
-    def _raise_if_damaged(self, offset: int) -> None:
-        for damage in self._damages:
-            if damage.from_offset <= offset < damage.to_offset:
-                raise damage.as_error()
+        self._damages.note(damages)
 
     # -- removing -----------------------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> int:
         """Remove the whole sealed segments below `offset`; returns how many."""
-        count = 0
-        while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
-            count += 1
-        if not count:
+        gone = self._segments.below(offset)
+        if not gone:
             return 0
-        gone, start = self._segments[:count], self._segments[count].base_offset
+        start = self._segments.behind(gone[-1])[0].base_offset
         self.sync()
         with self.changing_files():
             self._move_checkpoint(log_start_offset=start)
             self._slots.write_both(self._checkpoint.pack())
             self._drop(gone)
-        self._damages = [damage for damage in self._damages if damage.to_offset > start]
-        return count
+        self._damages.forget_below(start)
+        return len(gone)
 
     def truncate(self, offset: int) -> None:
         """Forget every record from `offset` on. For followers that diverged; what is cut was never committed."""
@@ -626,7 +547,7 @@ class Log:
         if offset < self.log_start_offset:
             self._raise_out_of_range(offset, self.log_end_offset)
         self.sync()
-        segment = self._segment_of(offset)
+        segment = self._segments.holding(offset)
         position, end = self._reading(segment, offset, lambda: segment.cut_point(offset))
         newest_ns = segment.max_timestamp_ns
         # Lowered first, and in both slots: a crash in between must not make the cut look like damage.
@@ -639,14 +560,14 @@ class Log:
         self._truncations += 1
         with self.changing_files():
             self._slots.write_both(self._checkpoint.pack())
-            self._drop(self._segments[self._segments.index(segment) + 1 :])
-            self._warm.forget(segment)
+            self._drop(self._segments.behind(segment))
+            self._segments.cool(segment)
             segment.truncate(position, end)
             self._names_version += 1
         self._staged_end = end
-        self._recount_peaks()
+        self._segments.recount()
         self._plan_roll()
-        self._damages = [damage for damage in self._damages if damage.to_offset <= offset]
+        self._damages.forget_from(offset)
         if end < offset:
             # Compaction has removed what was in front of the cut; the log still ends where it was told to.
             self._append_gap(offset, newest_ns)
@@ -661,12 +582,7 @@ class Log:
 
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Put a compacted segment in the place of the ones it was made from."""
-        at = self._segments.index(old[0])
-        for segment in old:
-            self._warm.forget(segment)
-        self._segments[at : at + len(old)] = [new]
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._recount_peaks()
+        self._segments.replace(old, new)
 
     def pin_checkpoint(self) -> None:
         """Sync, and let both slots of the checkpoint point into the active segment: files before it may now change."""
@@ -690,24 +606,11 @@ class Log:
             raise self._failure from error
 
     def _drop(self, gone: list[Segment]) -> None:
-        self._segments = [segment for segment in self._segments if segment not in gone]
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._recount_peaks()
-        for segment in reversed(gone):
-            self._warm.forget(segment)
-            segment.remove()
+        self._segments.remove(gone)
         self.disk.sync_directory(self.directory)
 
     def _move_checkpoint(self, **changes: int) -> None:
-        fields = {name: getattr(self._checkpoint, name) for name in Checkpoint.__dataclass_fields__}
-        self._checkpoint = Checkpoint(**{**fields, "clean": False, **changes})
-
-    def _recount_peaks(self) -> None:
-        self._peaks = []
-        peak = -1
-        for segment in self._segments[:-1]:
-            peak = max(peak, segment.max_timestamp_ns)
-            self._peaks.append(peak)
+        self._checkpoint = replace(self._checkpoint, clean=False, **changes)
 
     # -- closing ------------------------------------------------------------------------------------------------
 
@@ -720,9 +623,7 @@ class Log:
                 self._close_clean()
         finally:
             self._closed = True
-            for segment in self._segments:
-                self._warm.forget(segment)
-                segment.close()
+            self._segments.close()
             self._slots.close()
 
     def _close_clean(self) -> None:
@@ -735,7 +636,7 @@ class Log:
                 for segment in self._segments:
                     segment.offset_index.flush()
                     segment.time_index.flush()
-                self._move_checkpoint(clean=True)
+                self._checkpoint = replace(self._checkpoint, clean=True)
                 self._slots.write(self._checkpoint.pack(), sync=True)
 
 

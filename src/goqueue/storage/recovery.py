@@ -49,6 +49,12 @@ class RecoveryReport:
     rebuilt_indexes: list[str] = field(default_factory=list)
     removed_files: list[str] = field(default_factory=list)
 
+    @property
+    def untouched(self) -> bool:
+        """The log was closed in order and opening it changed nothing."""
+        changes = (self.cuts, self.damages, self.rebuilt_indexes, self.removed_files)
+        return self.was_clean and not self.checkpoint_lost and not any(changes)
+
 
 class Recovery:
     """One use: `run` returns the segments, the last of them writable, and fills `report`."""

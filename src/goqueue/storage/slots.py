@@ -75,7 +75,7 @@ class SlotFile:
 
     def write_both(self, payload: bytes) -> None:
         """Replace the payload in both slots, durably: no older one can come back even if a slot is damaged later."""
-        self.write(payload, sync=True)
+        self.write(payload, sync=False)
         self.write(payload, sync=True)
 
     def close(self) -> None:

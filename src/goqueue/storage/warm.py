@@ -1,7 +1,7 @@
 """Sealed segments whose files and maps stay open between reads: a budget for the whole process, oldest use goes first.
 
-A warm segment holds up to three descriptors (its file and one behind each memory map), so the budget bounds what reading
-old data costs however many logs there are.
+A warm segment holds up to three descriptors (its file and one behind each memory map), so the budget bounds what
+reading old data costs however many logs there are.
 """
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""The OpenAPI document says all there is and nothing that is not, and the server keeps to it whatever it is sent."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of its own dependencies, at import
+    import schemathesis
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis import GenerationMode
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        negative_data_rejection,
+        response_headers_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+        unsupported_method,
+    )
+
+OPERATIONS = {
+    ("GET", "/health"),
+    ("GET", "/livez"),
+    ("GET", "/readyz"),
+    ("GET", "/version"),
+    ("GET", "/stats"),
+    ("GET", "/metrics"),
+    ("POST", "/topics"),
+    ("GET", "/topics"),
+    ("GET", "/topics/{topic}"),
+    ("PATCH", "/topics/{topic}"),
+    ("DELETE", "/topics/{topic}"),
+    ("GET", "/topics/{topic}/partitions"),
+    ("POST", "/topics/{topic}/messages"),
+    ("GET", "/topics/{topic}/partitions/{partition}/messages"),
+    ("POST", "/topics/{topic}/partitions/{partition}/messages"),
+}
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method in METHODS
+    }
+
+
+def test_the_document_has_every_operation_and_its_errors(shared: Any) -> None:
+    document = shared.client.get("/openapi.json").json()
+    found = operations(document)
+    assert set(found) == OPERATIONS
+    for key, operation in found.items():
+        assert "422" not in operation["responses"], key
+        refusals = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
+        assert refusals, key
+    assert [server["url"] for server in document["servers"]] == ["/", "/v1"]
+
+
+def test_every_reference_of_the_document_resolves(shared: Any) -> None:
+    document = shared.client.get("/openapi.json").json()
+
+    def references(node: object) -> list[str]:
+        if isinstance(node, dict):
+            here = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+            return here + [found for value in node.values() for found in references(value)]
+        return [found for value in node for found in references(value)] if isinstance(node, list) else []
+
+    names = {reference.removeprefix("#/components/schemas/") for reference in references(document)}
+    assert names <= set(document["components"]["schemas"])
+    assert {"Error", "PublishRequest", "Page"} <= names
+
+
+def test_there_are_interactive_docs(shared: Any) -> None:
+    assert "/openapi.json" in shared.client.get("/docs").text
+
+
+@pytest.fixture(scope="module")
+def schema(shared: Any) -> Any:
+    shared.topic("known", partitions=2)
+    shared.publish("known", *({"value": str(n), "partition": 0} for n in range(10)))
+    # A long poll that a wrong case may ask for ends with the broker's maximum.
+    shared.call(lambda: setattr(shared.broker, "config", replace(shared.broker.config, wait_max_ms=10)))
+    return schemathesis.openapi.from_url(f"{shared.url}/openapi.json")
+
+
+def keep_small(case: Any, mode: GenerationMode) -> None:
+    """Aim right cases at places that exist, and let none create thousands of partitions or wait for a minute."""
+    if mode is GenerationMode.POSITIVE and case.method != "DELETE" and "topic" in (case.path_parameters or {}):
+        case.path_parameters["topic"] = "known"
+        if "partition" in case.path_parameters:
+            case.path_parameters["partition"] = int(case.path_parameters["partition"]) % 3
+    if isinstance(case.body, dict) and isinstance(case.body.get("num_partitions"), int):
+        case.body["num_partitions"] = min(case.body["num_partitions"], 3)
+    if mode is GenerationMode.POSITIVE and isinstance(case.query, dict):
+        case.query.pop("wait", None)
+
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
+@pytest.mark.parametrize("operation", sorted(OPERATIONS), ids=" ".join)
+def test_answers_conform_whatever_is_sent(schema: Any, operation: tuple[str, str], mode: GenerationMode) -> None:
+    method, path = operation
+    described = schema[path][method]
+    if mode is GenerationMode.NEGATIVE and not (list(described.iter_parameters()) or described.body):
+        return  # nothing can be wrong where nothing is given
+
+    @settings(max_examples=2500, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=described.as_strategy(generation_mode=mode))
+    def conforms(case: Any) -> None:
+        keep_small(case, mode)
+        case.call_and_validate(checks=CHECKS)
+
+    conforms()
