@@ -207,9 +207,11 @@ class Segment:
             self._undo_write(start, error)
 
     def _undo_write(self, start: int, error: OSError) -> None:
-        """Cut the file back to its last good byte. A full disk is then as if nothing had happened."""
+        """Cut the file back to its last good byte, durably: a power loss must not bring back what was refused.
+        A full disk is then as if nothing had happened."""
         try:
             self.file.truncate(start)
+            self.file.sync()
         except OSError as second:
             raise PartitionFailedError(
                 f"{self.path}: a failed write could not be undone: {error}; then {second}", file=self.path

@@ -176,6 +176,8 @@ BAD_MESSAGES = [
     ({"value": "x", "priority": True}, "INVALID_REQUEST", "priority"),
     ({"value": "x", "headers": {"a": 1}}, "INVALID_REQUEST", "headers"),
     ({"value": "x", "headers": [{"name": "a"}]}, "INVALID_REQUEST", "one of value and value_base64"),
+    ({"value": "x", "headers": [{"name": "a", "name_base64": None, "value": "b"}]}, "INVALID_REQUEST", "name_base64"),
+    ({"value": "x", "headers": [{"name": "a", "name_base64": "", "value": "b"}]}, "INVALID_REQUEST", "one of name"),
     ({"value": "x", "headers": {"a": "y" * 70_000}}, "HEADERS_TOO_LARGE", "65535"),
     ({"value": "x", "key": "y" * 70_000}, "KEY_TOO_LARGE", "65535"),
     ({"value": "x", "traceparent": "nonsense"}, "INVALID_REQUEST", "traceparent"),

@@ -43,10 +43,10 @@ class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class HeaderField(Struct, forbid_unknown_fields=True, gc=False):
-    name: str | None = None
-    name_base64: str | None = None
-    value: str | None = None
-    value_base64: str | None = None
+    name: str | UnsetType = UNSET
+    name_base64: str | UnsetType = UNSET
+    value: str | UnsetType = UNSET
+    value_base64: str | UnsetType = UNSET
 
 
 class RichMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -141,12 +141,15 @@ def read_headers(message: RichMessage) -> list[tuple[str | bytes, str | bytes]] 
 
 
 def _read_header(field: HeaderField) -> tuple[bytes, bytes]:
-    if (field.name is None) == (field.name_base64 is None) or (field.value is None) == (field.value_base64 is None):
-        raise InvalidRequestError("a header has one of name and name_base64, and one of value and value_base64")
-    name = field.name.encode() if field.name is not None else read_base64(field.name_base64 or "", "a header's name")
-    if field.value is not None:
-        return name, field.value.encode()
-    return name, read_base64(field.value_base64 or "", "a header's value_base64")
+    return _one_of(field.name, field.name_base64, "name"), _one_of(field.value, field.value_base64, "value")
+
+
+def _one_of(text: str | UnsetType, base64: str | UnsetType, name: str) -> bytes:
+    if text is not UNSET and base64 is UNSET:
+        return text.encode()
+    if text is UNSET and base64 is not UNSET:
+        return read_base64(base64, f"a header's {name}_base64")
+    raise InvalidRequestError(f"a header has one of {name} and {name}_base64")
 
 
 def check_available(message: RichMessage) -> None:
