@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from goqueue.metadata.catalog import PARTITIONS_PER_TOPIC_MAX
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own dependencies, at import
     import schemathesis
@@ -99,8 +101,9 @@ def keep_small(case: Any, mode: GenerationMode) -> None:
         places["topic"] = "known"  # what is wrong with a case is then something else
     if mode is GenerationMode.POSITIVE and "partition" in places:
         places["partition"] = int(places["partition"]) % 3
-    if isinstance(case.body, dict) and isinstance(case.body.get("num_partitions"), int):
-        case.body["num_partitions"] = min(case.body["num_partitions"], 3)
+    count = case.body.get("num_partitions") if isinstance(case.body, dict) else None
+    if isinstance(count, int) and 3 < count <= PARTITIONS_PER_TOPIC_MAX:
+        case.body["num_partitions"] = 3
     if mode is GenerationMode.POSITIVE and isinstance(case.query, dict):
         case.query.pop("wait", None)
 

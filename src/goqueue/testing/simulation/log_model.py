@@ -70,7 +70,7 @@ class LogModel:
         self.size_bytes = 0
         # Given to the log and not written yet.
         self.staged: list[Entry] = []
-        # Refused records: their bytes were written and cut off again, and a power loss may forget the cut.
+        # Records whose write failed and took the partition with it: whether their bytes are there nobody knows.
         self.ghosts: dict[int, set[bytes]] = {}
         self.doubt: Doubt | None = None
         self.failed = False
@@ -99,7 +99,7 @@ class LogModel:
         self.staged = []
 
     def refuse(self, entries: Iterable[Entry]) -> None:
-        """The log said no; the bytes may still lie in unsynced sectors."""
+        """The log failed over these; their bytes may still lie in unsynced sectors."""
         for entry in entries:
             self.ghosts.setdefault(entry.offset, set()).add(entry.raw)
 
@@ -190,7 +190,7 @@ class LogModel:
         self._check_report(log, doubt)
         start, end = log.log_start_offset, log.log_end_offset
         expect(self.start <= start <= (doubt.start_max or self.start), f"start {start} after {self.start}, {doubt}")
-        ghosts = self.ghosts if lost_power or self.failed else {}
+        ghosts = self.ghosts
         end_max = max(self.end, *(entry.offset + 1 for entry in doubt.appended), *(offset + 1 for offset in ghosts), 0)
         expect(end_min <= end <= end_max, f"end {end}, not from {end_min} to {end_max}")
         found = [entry_of(record) for record in decode(read_all(log, start, end))]

@@ -149,7 +149,8 @@ class LogSubject:
             model.doubt = None
         if not was_failed and model.staged and self.log.log_end_offset == model.staged_end:
             model.write(model.staged)
-        model.refuse(entry for entry in risked if entry.offset >= model.end)
+        if model.failed:
+            model.refuse(entry for entry in risked if entry.offset >= model.end)
         model.staged = []
         return error.code
 
