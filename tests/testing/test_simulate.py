@@ -23,6 +23,20 @@ SOURCE = Path(__file__).parents[2] / "src"
 # Seed, and what it catches: each was found with the mistake in place (docs/simulation.md) and must pass without it.
 # A change of the workload gives the seeds another meaning; they stay as further runs, and new finds are added.
 FOUND: tuple[tuple[int, str], ...] = (
+    (58, "a sync that began before a roll took the rolled file off the list of files to be synced"),
+    (17, "a sync that began before a truncation moved the recovery point beyond the end of the log"),
+    (220, "recovery synced only the last segment of the tail"),
+    (43, "recovery took clean pages for durable bytes after a failed sync"),
+    (181, "a scrub step chosen before a truncation reported damage after it"),
+    (30, "a compaction planned before a truncation read the segment as it was after it"),
+    (165, "a compaction planned before a truncation was installed after it"),
+    (1111, "half of a compaction was installed after retention: a tombstone went before its value"),
+    (2042, "compaction removed the old files before the new name was durable"),
+    (7, "a truncation, retention or compaction that failed half way left the log working"),
+    (469, "a failed log wrote what was staged"),
+    (345, "a log with a refused batch was closed without a sync"),
+    (5717, "a checkpoint slot written in pieces was torn in both slots"),
+    (4, "the names of new segments were not synced with their bytes"),
     (285, "a refused batch came back after a clean restart and a power loss"),
     (351, "the same with the batch refused in a compacted log"),
     (575, "the same with a delayed record"),

@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, SIZE_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from goqueue import errors
@@ -20,6 +20,12 @@ from goqueue import errors
 cdef extern from "crc32c.h" nogil:
     uint32_t gq_crc(uint32_t crc, const uint8_t *p, size_t length)
     uint32_t gq_crc_record(const uint8_t *record, size_t size)
+    int gq_crc_can_restamp
+    ctypedef struct gq_crc_shift:
+        size_t length
+        uint32_t factor
+    uint32_t gq_crc_restamp(uint32_t crc, const uint8_t *before, const uint8_t *after, size_t following,
+                            gq_crc_shift *shift)
     int gq_crc_setup(int allow_hardware)
     uint16_t gq_load16(const uint8_t *p)
     uint32_t gq_load32(const uint8_t *p)
@@ -297,18 +303,26 @@ cdef int _walk(const uint8_t *p, size_t size, uint32_t value_max, uint8_t forbid
 cdef void _stamp(uint8_t *p, size_t size, int64_t offset, int64_t timestamp, bint force, Walk *w) noexcept nogil:
     """Second pass over a verified batch: offsets, timestamps, checksums, index entries."""
     cdef Span s
+    cdef uint8_t *record
+    cdef uint8_t before[16]
+    cdef gq_crc_shift shift
+    shift.length = SIZE_MAX
     w.position = 0
     w.count = 0
     while w.position < size:
-        s.size = (<size_t>HEADER + gq_load16(p + w.position + 26) + gq_load32(p + w.position + 28)
-                  + gq_load16(p + w.position + 32))
+        record = p + w.position
+        s.size = <size_t>HEADER + gq_load16(record + 26) + gq_load32(record + 28) + gq_load16(record + 32)
         s.offset = offset
-        s.timestamp = <int64_t>gq_load64(p + w.position + 16)
+        s.timestamp = <int64_t>gq_load64(record + 16)
+        memcpy(before, record + 8, 16)
         if force or s.timestamp == 0:
             s.timestamp = timestamp
-            gq_store64(p + w.position + 16, <uint64_t>timestamp)
-        gq_store64(p + w.position + 8, <uint64_t>offset)
-        gq_store32(p + w.position + 4, gq_crc_record(p + w.position, s.size))
+            gq_store64(record + 16, <uint64_t>timestamp)
+        gq_store64(record + 8, <uint64_t>offset)
+        if gq_crc_can_restamp:
+            gq_store32(record + 4, gq_crc_restamp(gq_load32(record + 4), before, record + 8, s.size - 24, &shift))
+        else:
+            gq_store32(record + 4, gq_crc_record(record, s.size))
         if w.count == 0:
             w.min_timestamp = s.timestamp
             w.max_timestamp = s.timestamp

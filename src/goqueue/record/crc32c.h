@@ -12,6 +12,7 @@
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <nmmintrin.h>
+#include <wmmintrin.h>
 #define GQ_CRC_X86 1
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>
@@ -128,12 +129,75 @@ static int gq_crc_hardware_available(void) {
 #endif
 }
 
+/* Restamping changes bytes 8..23 of a record whose checksum has just been verified. CRC is linear: the new checksum is
+ * the old one xor the CRC, from zero, of the difference of those bytes followed by as many zero bytes as follow them.
+ * Running over n zero bytes is multiplying by x^8n modulo the polynomial, and a carry-less product reduced by the CRC
+ * instruction, gq_crc_multiply, is a * b * x^33. So factors are kept as a * x^-33, and gq_crc_power[i] is x^(8 * 2^i) in
+ * that form. Cost: the same for a record of any size, and a factor once per run of records of one size.
+ */
+typedef struct {
+    size_t length;
+    uint32_t factor;
+} gq_crc_shift;
+
+static int gq_crc_can_restamp = 0;
+
+#if defined(GQ_CRC_X86)
+#define GQ_CRC_POWERS 25 /* covers the largest record, under 2^25 bytes */
+static uint32_t gq_crc_power[GQ_CRC_POWERS];
+
+static inline __attribute__((target("sse4.2,pclmul"))) uint32_t gq_crc_multiply(uint32_t a, uint32_t b) {
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0);
+    return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+static void gq_crc_make_powers(void) {
+    uint32_t value = 0x80000000u; /* x^0, bits reflected */
+    for (int step = 0; step < 33 - 8; step++)
+        value = value & 0x80000000u ? ((value ^ 0x82F63B78u) << 1) | 1u : value << 1; /* divide by x */
+    for (int i = 0; i < GQ_CRC_POWERS; i++) {
+        gq_crc_power[i] = value;
+        value = gq_crc_multiply(value, value);
+    }
+}
+
+static __attribute__((target("sse4.2,pclmul"))) uint32_t gq_crc_restamp(uint32_t crc, const uint8_t *before,
+                                                                         const uint8_t *after, size_t following,
+                                                                         gq_crc_shift *shift) {
+    uint64_t was[2], is[2];
+    memcpy(was, before, 16);
+    memcpy(is, after, 16);
+    uint32_t change = (uint32_t)_mm_crc32_u64(_mm_crc32_u64(0, was[0] ^ is[0]), was[1] ^ is[1]);
+    if (shift->length != following) {
+        uint32_t factor = 0;
+        for (int i = 0; i < GQ_CRC_POWERS && following >> i; i++)
+            if (following >> i & 1)
+                factor = factor ? gq_crc_multiply(factor, gq_crc_power[i]) : gq_crc_power[i];
+        shift->length = following;
+        shift->factor = factor;
+    }
+    return crc ^ gq_crc_multiply(change, shift->factor);
+}
+#else
+static uint32_t gq_crc_restamp(uint32_t crc, const uint8_t *before, const uint8_t *after, size_t following,
+                               gq_crc_shift *shift) {
+    (void)before, (void)after, (void)following, (void)shift;
+    return crc;
+}
+#endif
+
 /* Returns 1 when the hardware form is in use. */
 static int gq_crc_setup(int allow_hardware) {
     gq_crc_make_tables();
-    gq_crc_hardware = 0;
+    gq_crc_hardware = gq_crc_can_restamp = 0;
 #if defined(GQ_CRC_TARGET)
     gq_crc_hardware = allow_hardware && gq_crc_hardware_available();
+#endif
+#if defined(GQ_CRC_X86)
+    if (gq_crc_hardware && __builtin_cpu_supports("pclmul")) {
+        gq_crc_make_powers();
+        gq_crc_can_restamp = 1;
+    }
 #endif
     return gq_crc_hardware;
 }

@@ -265,21 +265,18 @@ class Log:
         if not self._staged and self._staging_error is None:
             return 0
         staged, facts, after = self._staged, self._staged_facts, self._staged_cursor
-        earlier, self._staging_error = self._staging_error, None
         self._staged, self._staged_facts, self._staged_cursor = [], [], None
-        self._staged_end = self.log_end_offset
-        if earlier is not None:
-            raise earlier
-        if self._failure is not None:
-            self._raise_unwritable()
-        assert after is not None, "staging sets the cursor"
+        active = self._segments.active
         try:
-            self._active.write(staged, facts, after)
+            if self._staging_error is not None or self._failure is not None:
+                self._raise_unwritten()
+            assert after is not None, "staging sets the cursor"
+            active.write(staged, facts, after)
         except PartitionFailedError as error:
-            self._failure = error
+            self._failure = self._failure or error
             raise
         finally:
-            self._staged_end = self.log_end_offset
+            self._staged_end = active.next_offset
         if self._roll_at_ns == _NEVER:
             # Age counts from the first write: timestamps are the clients' and may lie far in the past.
             self._roll_at_ns = self._staged_ns + self._config.segment_ms * 1_000_000
@@ -289,6 +286,13 @@ class Log:
             byte_count += batch.byte_count
         self.appended_bytes += byte_count
         return byte_count
+
+    def _raise_unwritten(self) -> None:
+        """Raise why staged batches did not make it; the owner is told once."""
+        earlier, self._staging_error = self._staging_error, None
+        if earlier is not None:
+            raise earlier
+        self._raise_unwritable()
 
     def _write_early(self) -> None:
         """Write what is staged before its owner asks for it. An error is also the owner's, who has not seen it yet."""

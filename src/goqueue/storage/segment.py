@@ -185,10 +185,11 @@ class Segment:
     def write(self, buffers: Sequence[Buffer], batches: Sequence[BatchFacts], after: IndexCursor) -> None:
         """Append stamped batches; `after` is the cursor behind them. Either all of them are in the file or none."""
         self._write_all(buffers, after.position - self.cursor.position)
+        offset_index, time_index = self.offset_index, self.time_index
         for facts in batches:
-            if facts.offset_entries:
-                self.offset_index.append(facts.offset_entries)
-                self.time_index.append(facts.time_entries)
+            if entries := facts.offset_entries:
+                offset_index.append(entries)
+                time_index.append(facts.time_entries)
         self.cursor = after
         self.next_offset = batches[-1].next_offset
 
