@@ -13,7 +13,7 @@ import contextlib
 from goqueue.host import Disk, File
 from goqueue.record import INDEX_ENTRY_BYTES, index_entry, index_floor
 
-_TAIL_BYTES_MAX = 4096
+_TAIL_BYTES_MAX = 8192
 
 
 class IndexDamagedError(Exception):
