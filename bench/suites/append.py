@@ -69,7 +69,7 @@ def _log_appends(workspace: Workspace, total_bytes: int) -> float:
     try:
         start = time.perf_counter()
         for _ in range(count):
-            # The same buffer again: verified, given new offsets and a new checksum as any batch; it keeps its timestamps.
+            # The same buffer again: verified, given new offsets and checksums as any batch; it keeps its timestamps.
             log.append(batch, now_ns=time.time_ns())
             commit.note_write(log)
             while posted:
