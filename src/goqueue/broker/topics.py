@@ -1,10 +1,9 @@
 """The topics of this node: the catalog, the logs behind it, and the order in which the two change.
 
 Creating: the catalog record is durable before the first log exists, so a crash leaves an empty topic. Deleting: the
-tombstone
-is durable before the first file goes, so a crash leaves refuse that the next start removes. A directory that the
-catalog has never heard of is nobody's to remove: if the catalog is damaged it is adopted with default settings, else it
-is reported and left alone.
+tombstone is durable before the first file goes, so a crash leaves refuse that the next start removes. A directory that
+the catalog has never heard of is nobody's to remove: if the catalog is damaged it is adopted with default settings,
+else it is reported and left alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading a topic in log order: as messages, as lists of them, or as Arrow batches.
 
 Each partition is read by a task of its own that stays one fetch ahead; order is kept within a partition. Reading
-changes
-nothing at the broker. A message keeps the block it came in alive: copy the value if you keep few messages for long.
+changes nothing at the broker. A message keeps the block it came in alive: copy the value if you keep few messages for
+long.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Group commit: one fdatasync serves everyone who wrote before it began.
 
 The owner of the logs (one thread, usually an event loop) calls `wait` for acks=all and `note_write` for acks=leader;
-syncs
-run in worker threads and come back through `post`, so every callback runs in the owner's thread. While a log is being
-synced, further waiters gather for its next sync. A written log is synced within `sync_within_ms` even if nobody waits.
+syncs run in worker threads and come back through `post`, so every callback runs in the owner's thread. While a log is
+being synced, further waiters gather for its next sync. A written log is synced within `sync_within_ms` even if nobody
+waits.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A log has one owner (an event loop or a thread); only `SyncTicket.run` and reads of a `FileRange` may happen elsewhere.
 Offsets: log_start_offset <= synced_offset <= log_end_offset, the last being the next one to be given out. All ranges
-are
-half-open. The log knows nothing of topics, watermarks, consumers or acks; it tells when bytes are written and synced.
+are half-open. The log knows nothing of topics, watermarks, consumers or acks; it tells when bytes are written and
+synced.
 
     stage -> write_staged            one write for everything staged in between
     begin_sync -> run -> complete    one fdatasync for everything written before it began

@@ -1,9 +1,9 @@
 """One client connection of the data port.
 
 Per wake-up: all frames present are parsed, batches are stamped in place, every touched partition is written once, and
-all
-answers leave with one write. Bytes are received into the server's shared buffer; only a connection with half a frame
-pays for a buffer of its own. A peer that breaks the protocol, hangs or does not read is closed with a logged reason.
+all answers leave with one write. Bytes are received into the server's shared buffer; only a connection with half a
+frame pays for a buffer of its own. A peer that breaks the protocol, hangs or does not read is closed with a logged
+reason.
 """
 
 from __future__ import annotations

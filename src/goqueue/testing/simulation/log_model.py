@@ -1,10 +1,9 @@
 """What a partition's log must hold, whatever happened to it.
 
 The model is a plain list of records with three numbers (start, end, synced) and a note of what is in doubt: an
-operation
-that ended by a crash or an error may have happened, or not, or in part, and `Doubt` says within which bounds. Opening
-the
-log again settles every doubt: the log is compared in full with what was possible, and what it holds is then the truth.
+operation that ended by a crash or an error may have happened, or not, or in part, and `Doubt` says within which bounds.
+Opening the log again settles every doubt: the log is compared in full with what was possible, and what it holds is then
+the truth.
 
     written   every record below `end`: outlives the death of the process
     synced    every record below `synced`, which is what the log itself claims: outlives the loss of power
