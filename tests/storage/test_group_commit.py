@@ -265,6 +265,7 @@ def test_the_deadline_counts_from_the_first_write(log: Log, owner: Owner) -> Non
             commit.note_write(log)
             clock.advance_ns(5_000_000)
         owner.run_until(lambda: log.synced_offset == 10)
+        assert log.begin_sync() is None
     finally:
         commit.close()
 

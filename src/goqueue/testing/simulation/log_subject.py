@@ -87,7 +87,9 @@ class LogSubject:
         return outcome
 
     def delete(self, directory: DataDirectory) -> str:
-        self.model.doubt = Doubt(appended=list(self.model.staged), deleted=True)
+        # What a failed operation left in doubt stays so if the deletion does not happen either.
+        self.model.doubt = self.model.doubt or Doubt(appended=list(self.model.staged))
+        self.model.doubt.deleted = True
         outcome = self._end(lambda: directory.delete_log(self.partition))
         if outcome == "ok":
             self.model = LogModel()
