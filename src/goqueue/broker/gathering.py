@@ -7,7 +7,7 @@ and ends either in a batch or in `errors`. Which partition a message belongs to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from goqueue.broker.topics import Topics
 from goqueue.errors import GoQueueError, RecordError
@@ -18,8 +18,7 @@ from goqueue.record import BatchBuilder
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A batch that is in its partition: the message at `positions[n]` has offset `base_offset + n`."""
 
     partition: int

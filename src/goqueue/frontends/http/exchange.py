@@ -16,9 +16,17 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
+Fields = dict[bytes, bytes]
 
+# Where a scope holds the server's shorter way to answer.
+DIRECT = "goqueue.direct"
 JSON = (b"content-type", b"application/json")
 BINARY = (b"content-type", b"application/octet-stream")
+
+
+def fields_of(scope: Scope) -> Fields:
+    """The headers by name; names are lower case."""
+    return dict(scope["headers"])
 
 
 class ClientGoneError(Exception):
@@ -40,19 +48,19 @@ class Answer:
         status = status_of(error)
         return cls(status, error_body(error), (JSON, *error_headers(status), *extra))
 
-    async def send(self, send: Send) -> None:
+    async def send(self, scope: Scope, send: Send) -> None:
+        """Send it, at once where the server offers to (`connection.DirectAnswer`)."""
+        direct = scope.get(DIRECT)
+        if direct is not None and direct.send(self.status, self.headers, self.body):
+            return
         headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
-def header(scope: Scope, wanted: bytes) -> bytes | None:
-    return dict(scope["headers"]).get(wanted)
-
-
-async def read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
+async def read_body(fields: Fields, receive: Receive, bytes_max: int) -> bytes:
     """The whole body; one that announces or turns out to be larger than allowed is read no further."""
-    announced = header(scope, b"content-length")
+    announced = fields.get(b"content-length")
     if announced is not None and (len(announced) > 18 or int(announced) > bytes_max):
         raise _too_large(bytes_max)
     message = await _next_part(receive)
@@ -84,15 +92,15 @@ async def wait_gone(receive: Receive) -> None:
         pass
 
 
-def check_media_type(scope: Scope, wanted: bytes) -> None:
+def check_media_type(fields: Fields, wanted: bytes) -> None:
     """A body is what it says it is, or it is refused: a browser can send other types to a broker without asking it."""
-    given = header(scope, b"content-type") or b""
-    if given.partition(b";")[0].strip().lower() != wanted:
+    given = fields.get(b"content-type", b"")
+    if given != wanted and given.partition(b";")[0].strip().lower() != wanted:
         shown = given.decode("latin-1")[:100]
         raise MediaTypeError(
             f"the body must be {wanted.decode()}, not {shown or 'of unknown type'!r}", content_type=shown
         )
-    encoding = header(scope, b"content-encoding")
+    encoding = fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise MediaTypeError("compressed bodies are not supported; send the body as it is")
 

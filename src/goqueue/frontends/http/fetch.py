@@ -17,7 +17,7 @@ from msgspec import Struct
 from goqueue.broker import BrokerApi, FetchResult
 from goqueue.errors import InvalidRequestError
 from goqueue.frontends.http.errors import MediaTypeError
-from goqueue.frontends.http.exchange import BINARY, Answer, ClientGoneError, Receive, Scope, header, wait_gone
+from goqueue.frontends.http.exchange import BINARY, Answer, ClientGoneError, Receive, Scope, fields_of, wait_gone
 from goqueue.frontends.http.times import parse_duration_ms, parse_time_ns
 from goqueue.frontends.http.values import ShownMessage, show_records
 
@@ -59,7 +59,7 @@ class Fetcher:
         self._stopping.set()
 
     async def fetch(self, topic: str, partition: int, scope: Scope, receive: Receive) -> Answer:
-        question = read_question(scope["query_string"], header(scope, b"accept"))
+        question = read_question(scope["query_string"], fields_of(scope).get(b"accept"))
         offset = question.offset
         if question.from_latest:
             offset = self._broker.topics.partition(topic, partition).high_watermark

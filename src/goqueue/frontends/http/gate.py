@@ -25,6 +25,7 @@ from goqueue.frontends.http.exchange import (
     Scope,
     Send,
     check_media_type,
+    fields_of,
     read_body,
 )
 from goqueue.frontends.http.fetch import Fetcher, read_query
@@ -39,6 +40,12 @@ UNROUTED = "unrouted"
 # Nobody was there to take the answer; nginx uses the same number in its log.
 _STATUS_GONE = 499
 
+# Paths whose meaning is remembered.
+_ROUTES_MAX = 10_000
+
+# Which message path, the topic, and the partition where the path has one.
+Route = tuple[str, str, int]
+
 _logger = logging.getLogger(__name__)
 
 
@@ -50,6 +57,7 @@ class Gate:
         self._counts = counts
         self._publisher = Publisher(broker)
         self.fetcher = Fetcher(broker)
+        self._routes: dict[bytes, Route] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,73 +65,84 @@ class Gate:
         started = perf_counter()
         route, status = UNROUTED, _STATUS_GONE
         try:
-            parts = scope["raw_path"].split(b"/")
-            if len(parts) > 1 and parts[1] == b"v1":
-                del parts[1]
-                scope["root_path"] = "/v1"
-            topic = self._topic(parts)
-            if len(parts) == 4 and parts[3] == b"messages" and topic:
-                route = PUBLISH_PATH
-                answer = await self._publish(topic, scope, receive)
-            elif len(parts) == 6 and parts[5] == b"messages" and parts[3] == b"partitions" and topic:
-                route = PARTITION_PATH
-                answer = await self._partition(topic, parts[4], scope, receive)
-            else:
+            found = self._routes.get(scope["raw_path"]) or self._route(scope)
+            if found is None:
                 route, status = await self._pass_on(scope, receive, send)
                 return
+            route, topic, number = found
+            if route is PUBLISH_PATH:
+                answer = await self._publish(topic, scope, receive)
+            else:
+                answer = await self._partition(topic, number, scope, receive)
             status = answer.status
-            await answer.send(send)
+            await answer.send(scope, send)
         except ClientGoneError:
             pass
         except GoQueueError as error:
             answer = Answer.of(error, *_allow(error))
             status = answer.status
-            await answer.send(send)
+            await answer.send(scope, send)
         except Exception:
             _logger.exception("a request failed", extra={"route": route, "method": scope["method"]})
             status = 500
-            await Answer.of(GoQueueError("the broker failed at this request; its log says why")).send(send)
+            await Answer.of(GoQueueError("the broker failed at this request; its log says why")).send(scope, send)
         finally:
             self._counts.note(route, _method(scope), status, perf_counter() - started)
 
-    def _topic(self, parts: list[bytes]) -> str | None:
-        """The topic that a path names, if it names one."""
+    def _route(self, scope: Scope) -> Route | None:
+        """The message path that a request is for; None for all others, with a topic's name checked even then."""
+        path: bytes = scope["raw_path"]
+        parts = path.split(b"/")
+        if len(parts) > 1 and parts[1] == b"v1":
+            del parts[1]
+            scope["root_path"] = "/v1"
         if len(parts) < 3 or parts[1] != b"topics":
             return None
-        name = parts[2]
-        topic = validate_name(
-            unquote_to_bytes(name).decode("utf-8", "replace") if b"%" in name else name.decode("latin-1")
-        )
+        name = unquote_to_bytes(parts[2]) if b"%" in parts[2] else parts[2]
+        topic = validate_name(name.decode("utf-8", "replace"))
         self._broker.topics.check_public(topic)
-        return topic
+        if len(parts) == 4 and parts[3] == b"messages":
+            return self._remember(path, (PUBLISH_PATH, topic, 0))
+        if len(parts) != 6 or parts[3] != b"partitions" or parts[5] != b"messages":
+            return None
+        if not parts[4].isdigit() or len(parts[4]) > 9:
+            raise InvalidRequestError(f"partition {parts[4].decode('latin-1')[:40]!r} is not a number")
+        return self._remember(path, (PARTITION_PATH, topic, int(parts[4])))
+
+    def _remember(self, path: bytes, route: Route) -> Route:
+        """Paths repeat; what one means depends on nothing but itself."""
+        if len(self._routes) >= _ROUTES_MAX:
+            self._routes.clear()
+        self._routes[path] = route
+        return route
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     async def _publish(self, topic: str, scope: Scope, receive: Receive) -> Answer:
         if scope["method"] != "POST":
             raise MethodNotAllowedError("messages of a topic are published with POST", allow="POST")
-        check_media_type(scope, b"application/json")
-        return await self._publisher.publish(topic, await read_body(scope, receive, self._config.body_bytes_max))
+        fields = fields_of(scope)
+        check_media_type(fields, b"application/json")
+        return await self._publisher.publish(topic, await read_body(fields, receive, self._config.body_bytes_max))
 
-    async def _partition(self, topic: str, number: bytes, scope: Scope, receive: Receive) -> Answer:
-        if not number.isdigit() or len(number) > 9:
-            raise InvalidRequestError(f"partition {number.decode('latin-1')[:40]!r} is not a number")
+    async def _partition(self, topic: str, number: int, scope: Scope, receive: Receive) -> Answer:
         if scope["method"] == "GET":
-            return await self.fetcher.fetch(topic, int(number), scope, receive)
+            return await self.fetcher.fetch(topic, number, scope, receive)
         if scope["method"] != "POST":
             raise MethodNotAllowedError(
                 "messages of a partition are read with GET, published with POST", allow="GET, POST"
             )
-        check_media_type(scope, b"application/octet-stream")
+        fields = fields_of(scope)
+        check_media_type(fields, b"application/octet-stream")
         acks = _read_acks(scope["query_string"])
-        body = await read_body(scope, receive, self._config.body_bytes_max)
-        return await self._publisher.publish_batch(topic, int(number), acks, body)
+        body = await read_body(fields, receive, self._config.body_bytes_max)
+        return await self._publisher.publish_batch(topic, number, acks, body)
 
     # -- everything else ----------------------------------------------------------------------------------------
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
         """Let the control plane answer; returns its route and status."""
-        body: bytes | None = await read_body(scope, receive, self._config.control_body_bytes_max)
+        body: bytes | None = await read_body(fields_of(scope), receive, self._config.control_body_bytes_max)
         status = _STATUS_GONE
 
         async def receive_again() -> Message:

@@ -41,6 +41,7 @@ _plain = msgspec.json.Decoder(PlainRequest)
 _rich = msgspec.json.Decoder(RichRequest)
 _raw = msgspec.json.Decoder(RawRequest)
 _message = msgspec.json.Decoder(RichMessage)
+_encode = msgspec.json.Encoder().encode
 
 
 class Publisher:
@@ -83,8 +84,10 @@ def parse(body: bytes) -> PlainRequest | RichRequest | RawRequest:
     problem: msgspec.ValidationError | None = None
     for decoder in (_plain, _rich, _raw):
         try:
-            if problem is not None:
-                body.decode()  # the next forms pass on pieces of JSON without looking at their characters
+            if decoder is _rich:
+                # What follows passes on pieces of JSON as they stand: they must be text, and compact.
+                body.decode()
+                body = msgspec.json.format(body, indent=-1)
             return decoder.decode(body)
         except msgspec.ValidationError as error:
             problem = error
@@ -112,11 +115,12 @@ def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
         if isinstance(message, Raw):
             message = _message.decode(message)
         values.check_available(message)
-        priority = values.read_priority(message)
+        priority = Priority.NORMAL if message.priority is None else values.read_priority(message)
+        bare = message.headers is None and message.traceparent is None
         gathering.add(
             values.read_value(message),
             values.read_key(message),
-            values.read_headers(message),
+            None if bare else values.read_headers(message),
             priority,
             message.partition,
         )
@@ -135,27 +139,27 @@ def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
 def _results(gathering: Gathering, placed: list[Placed], priorities: list[int] | None) -> bytes:
     """The results as JSON, put together as text: they are many and all alike."""
     if priorities is None and len(placed) == 1 and not gathering.errors:
-        head, tails = _around(placed[0])
-        offsets = range(placed[0].base_offset, placed[0].base_offset + len(placed[0].positions))
-        between = f"{tails[Priority.NORMAL]},{head}"
-        return f"{head}{between.join(map(str, offsets))}{tails[Priority.NORMAL]}".encode()
-    results = [""] * gathering.count
+        return _run(placed[0], Priority.NORMAL, b",")
+    results = [b""] * gathering.count
     for batch in placed:
-        head, tails = _around(batch)
-        tail = tails[Priority.NORMAL]
-        for offset, position in enumerate(batch.positions, batch.base_offset):
-            if priorities is not None:
-                tail = tails[priorities[position]]
-            results[position] = f"{head}{offset}{tail}"
+        lanes = {Priority.NORMAL} if priorities is None else {priorities[position] for position in batch.positions}
+        # One text per lane in use; nearly always there is one lane.
+        texts = {lane: _run(batch, lane, b"\n").split(b"\n") for lane in lanes}
+        for n, position in enumerate(batch.positions):
+            results[position] = texts[Priority.NORMAL if priorities is None else priorities[position]][n]
     for position, error in gathering.errors.items():
-        results[position] = error_body(error).decode()
-    return ",".join(results).encode()
+        results[position] = error_body(error)
+    return b",".join(results)
 
 
-def _around(batch: Placed) -> tuple[str, list[str]]:
-    """What stands before the offset of a result, and behind it for each priority."""
-    after = f',"timestamp":{batch.timestamp_ns // 1_000_000},"priority":'
-    return f'{{"partition":{batch.partition},"offset":', [f'{after}{lane},"delayed":false}}' for lane in range(5)]
+def _run(batch: Placed, priority: int, separator: bytes) -> bytes:
+    """The results of a whole batch: its offsets as JSON numbers, with the rest put between them."""
+    head = b'{"partition":%d,"offset":' % batch.partition
+    tail = b',"timestamp":%d,"priority":%d,"delayed":false}' % (batch.timestamp_ns // 1_000_000, priority)
+    if len(batch.positions) == 1:
+        return b"%s%d%s" % (head, batch.base_offset, tail)
+    offsets = _encode(list(range(batch.base_offset, batch.base_offset + len(batch.positions))))
+    return head + offsets[1:-1].replace(b",", tail + separator + head) + tail
 
 
 def _mixed(gathering: Gathering, placed: list[Placed], priorities: list[int] | None) -> Answer:

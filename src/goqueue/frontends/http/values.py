@@ -29,7 +29,6 @@ _PRIORITIES: dict[int | str | None, int] = {
 }
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _QUOTE = ord('"')
-_has_space = re.compile(rb"[ \t\r\n]").search
 _text = msgspec.json.Decoder(str)
 
 
@@ -101,12 +100,10 @@ def _other_form(plain: Raw | UnsetType, base64: str | None, name: str) -> bytes 
 
 
 def json_bytes(raw: bytes) -> bytes | None:
-    """The bytes that a piece of JSON stands for."""
+    """The bytes that a piece of compact JSON stands for."""
     if raw[0] == _QUOTE:
         return raw[1:-1] if b"\\" not in raw else _text.decode(raw).encode()
-    if raw == b"null":
-        return None
-    return msgspec.json.format(raw, indent=-1) if _has_space(raw) else raw
+    return None if raw == b"null" else raw
 
 
 def read_base64(text: str, name: str) -> bytes:
