@@ -30,6 +30,7 @@ FOUND: tuple[tuple[int, str], ...] = (
     (181, "a scrub step chosen before a truncation reported damage after it"),
     (30, "a compaction planned before a truncation read the segment as it was after it"),
     (165, "a compaction planned before a truncation was installed after it"),
+    (107264, "a compaction without a change, from before a truncation, marked records as seen that came after it"),
     (1111, "half of a compaction was installed after retention: a tombstone went before its value"),
     (2042, "compaction removed the old files before the new name was durable"),
     (7, "a truncation, retention or compaction that failed half way left the log working"),

@@ -192,7 +192,7 @@ def install_compaction(log: Log, result: CompactionResult) -> int:
         with contextlib.suppress(OSError):
             log.disk.remove(replacement.path)
     # Only a complete pass counts: a tombstone below the mark goes without a look for the value it deletes.
-    if installed == len(result.replacements):
+    if valid and installed == len(result.replacements):
         log.note_compacted(max(log.compacted_to, result.compacted_to))
     return installed
 
