@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from goqueue.broker.partition import Partition
 from goqueue.coordination import MachineLog
@@ -42,6 +42,8 @@ class Topics:
         self.unknown_directories: list[str] = []
         # Changes whenever a partition comes or goes; whoever remembers partitions compares it.
         self.generation = 0
+        # Told the name of a topic after it was created, altered or deleted.
+        self.listeners: list[Callable[[str], None]] = []
 
     # -- finding ------------------------------------------------------------------------------------------------
 
@@ -62,9 +64,10 @@ class Topics:
         self.catalog.get(topic)
         return self._partitions[topic]
 
-    def partitions(self) -> Iterator[Partition]:
-        for partitions in self._partitions.values():
-            yield from partitions
+    def partitions(self, *, internal: bool = True) -> Iterator[Partition]:
+        for topic, partitions in self._partitions.items():
+            if internal or not is_internal_name(topic):
+                yield from partitions
 
     def check_public(self, topic: str) -> None:
         if is_internal_name(topic):
@@ -80,7 +83,7 @@ class Topics:
         for key, value in self._metadata.replay():
             self.catalog.replay(MetadataRecord(key, value))
         await self._settle_directories(damaged=bool(log.damages))
-        for opened, info in enumerate(self.catalog.topics()):
+        for opened, info in enumerate(self.catalog.topics(internal=True)):
             self._open(info)
             if opened % _OPEN_CHUNK == 0:
                 await asyncio.sleep(0)
@@ -115,6 +118,18 @@ class Topics:
         self._partitions[info.name] = opened
         self.generation += 1
 
+    # -- the broker's own ---------------------------------------------------------------------------------------
+
+    async def open_internal(self, name: str, partition_count: int, settings: TopicSettings) -> list[MachineLog]:
+        """The logs of an internal topic, which is created when it is missing.
+
+        `partition_count` counts only then: records of a key must be found where they were written."""
+        async with self._changing:
+            if name not in self.catalog:
+                await self._commit_create(name, partition_count, settings, internal=True)
+                self._open(self.catalog.get(name))
+        return [MachineLog(partition.log, self._commit, self._clock) for partition in self._partitions[name]]
+
     # -- changing -----------------------------------------------------------------------------------------------
 
     async def create(self, name: str, partition_count: int, settings: TopicSettings) -> TopicInfo:
@@ -122,17 +137,25 @@ class Topics:
             await self._commit_create(name, partition_count, settings)
             info = self.catalog.get(name)
             self._open(info)
-            return info
+        self._tell(name)
+        return info
 
-    async def _commit_create(self, name: str, partition_count: int, settings: TopicSettings) -> None:
+    async def _commit_create(
+        self, name: str, partition_count: int, settings: TopicSettings, *, internal: bool = False
+    ) -> None:
         record = self.catalog.handle_create(
             name,
             partition_count=partition_count,
             settings=settings,
             topic_id=self._entropy.random_bytes(16).hex(),
             now_ms=self._clock.wall_ns() // 1_000_000,
+            internal=internal,
         )
         await self._decide(record)
+
+    def _tell(self, name: str) -> None:
+        for listener in self.listeners:
+            listener(name)
 
     async def alter(self, name: str, changes: Mapping[str, object]) -> TopicInfo:
         async with self._changing:
@@ -140,7 +163,8 @@ class Topics:
             await self._decide(self.catalog.handle_alter(name, settings))
             for partition in self._partitions[name]:
                 partition.log.config = log_config(settings)
-            return self.catalog.get(name)
+        self._tell(name)
+        return self.catalog.get(name)
 
     async def delete(self, name: str) -> None:
         async with self._changing:
@@ -150,6 +174,7 @@ class Topics:
                 self._commit.forget(partition.log)
                 self._directory.delete_log(partition.identity)
                 partition.wake_readers()
+        self._tell(name)
 
     async def _decide(self, record: MetadataRecord) -> None:
         assert self._metadata is not None, "topics are loaded before they change"

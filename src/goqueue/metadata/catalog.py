@@ -57,8 +57,10 @@ class TopicCatalog:
             raise TopicNotFoundError(f"there is no topic {name!r}", topic=name)
         return info
 
-    def topics(self) -> list[TopicInfo]:
-        return sorted(self._topics.values(), key=lambda info: info.name)
+    def topics(self, *, internal: bool = False) -> list[TopicInfo]:
+        """All topics by name; the broker's own only when asked for."""
+        found = (info for info in self._topics.values() if internal or not is_internal_name(info.name))
+        return sorted(found, key=lambda info: info.name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._topics
@@ -69,9 +71,19 @@ class TopicCatalog:
     # -- decisions ----------------------------------------------------------------------------------------------
 
     def handle_create(
-        self, name: str, *, partition_count: int, settings: TopicSettings, topic_id: str, now_ms: int
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        settings: TopicSettings,
+        topic_id: str,
+        now_ms: int,
+        internal: bool = False,
     ) -> MetadataRecord:
-        self._check_name(name)
+        """`internal` is the broker itself asking, for a topic that no client may create."""
+        if not internal:
+            self._check_name(name)
+        assert not internal or is_internal_name(name), "the broker's own topics start with '__'"
         if name in self._topics:
             raise TopicExistsError(f"topic {name!r} exists already", topic=name)
         if isinstance(partition_count, bool) or not isinstance(partition_count, int) or partition_count < 1:

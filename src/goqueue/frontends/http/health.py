@@ -89,7 +89,7 @@ def health_routes(broker: BrokerApi, metrics: Metrics) -> APIRouter:
 
     @router.get("/stats", response_model=Stats)
     async def stats() -> dict[str, object]:
-        logs = [partition.log for partition in broker.topics.partitions()]
+        logs = [partition.log for partition in broker.topics.partitions(internal=False)]
         return {
             "uptime": format_duration(broker.uptime_s),
             "uptime_ms": int(broker.uptime_s * 1000),
@@ -122,5 +122,5 @@ def _details(broker: BrokerApi) -> dict[str, float]:
         "disk_free_bytes": float(guard.free_bytes),
         "disk_total_bytes": float(guard.total_bytes),
         "topics": float(len(broker.topics.catalog.topics())),
-        "partitions": float(len(list(broker.topics.partitions()))),
+        "partitions": float(len(list(broker.topics.partitions(internal=False)))),
     }

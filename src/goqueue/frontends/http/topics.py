@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
 from goqueue.frontends.http.openapi import errors, settings_schema
-from goqueue.metadata import TopicInfo
+from goqueue.frontends.shapes import size_fields, topic_fields
 from goqueue.metadata.catalog import PARTITIONS_DEFAULT, PARTITIONS_PER_TOPIC_MAX
 from goqueue.model import NAME_LENGTH_MAX
 
@@ -102,31 +102,21 @@ def topic_routes(broker: BrokerApi) -> APIRouter:
     )
     async def create_topic(request: NewTopic) -> dict[str, object]:
         settings = _with_retention(request)
-        return _fields(
+        return topic_fields(
             await broker.create_topic(request.name, partition_count=request.num_partitions, settings=settings)
         )
 
     @router.get("/topics", response_model=TopicList)
     async def list_topics() -> dict[str, object]:
-        return {"topics": [_fields(info) for info in broker.topics.catalog.topics()]}
+        return {"topics": [topic_fields(info) for info in broker.topics.catalog.topics()]}
 
     @router.get("/topics/{topic}", response_model=TopicDescription, responses=errors(400, 403, 404))
     async def describe_topic(topic: TopicName) -> dict[str, object]:
-        info = broker.topics.catalog.get(topic)
-        logs = [partition.log for partition in broker.topics.partitions_of(topic)]
-        return {
-            **_fields(info),
-            "total_messages": sum(log.log_end_offset - log.log_start_offset for log in logs),
-            "total_size_bytes": sum(log.size_bytes for log in logs),
-            "partition_offsets": {
-                str(number): {"earliest": log.log_start_offset, "latest": log.log_end_offset}
-                for number, log in enumerate(logs)
-            },
-        }
+        return {**topic_fields(broker.topics.catalog.get(topic)), **size_fields(broker, topic)}
 
     @router.patch("/topics/{topic}", response_model=Topic, responses=errors(400, 403, 404, 413, 415, 503, 507))
     async def alter_topic(topic: TopicName, request: TopicChanges) -> dict[str, object]:
-        return _fields(await broker.alter_topic(topic, request.config))
+        return topic_fields(await broker.alter_topic(topic, request.config))
 
     @router.delete("/topics/{topic}", response_model=DeletedTopic, responses=errors(400, 403, 404, 503))
     async def delete_topic(topic: TopicName) -> dict[str, object]:
@@ -162,13 +152,3 @@ def _with_retention(request: NewTopic) -> dict[str, Any]:
     if "retention_ms" in request.config:
         raise InvalidRequestError("retention_hours and config.retention_ms exclude each other")
     return {**request.config, "retention_ms": int(request.retention_hours * _HOUR_MS)}
-
-
-def _fields(info: TopicInfo) -> dict[str, object]:
-    return {
-        "name": info.name,
-        "partitions": info.partition_count,
-        "topic_id": info.topic_id,
-        "created_ms": info.created_ms,
-        "config": info.settings.as_dict(),
-    }
