@@ -80,6 +80,8 @@ class Topics:
         settings = LogConfig(retention_ms=0, compact=True)
         log = self._directory.open_log(_METADATA, settings)
         self._metadata = MachineLog(log, self._commit, self._clock)
+        # Not in the catalog, which it holds; here it is tended and its health is shown like any other.
+        self._partitions[METADATA_TOPIC] = [Partition(_METADATA, log, self._commit)]
         for key, value in self._metadata.replay():
             self.catalog.replay(MetadataRecord(key, value))
         await self._settle_directories(damaged=bool(log.damages))
