@@ -17,7 +17,8 @@ from goqueue.client.link import Link
 from goqueue.client.producer import Headers, Producer, ProducerConfig, SendResult
 from goqueue.client.reader import Reader, Start
 from goqueue.errors import ConfigurationError
-from goqueue.protocol.wire import Isolation
+from goqueue.protocol import wire
+from goqueue.protocol.wire import Api, Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,16 @@ class ClientConfig:
     connect_timeout_ms: int = 10_000
     # Bytes of one fetch; larger is faster, smaller is sooner.
     fetch_bytes_max: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBlock:
+    """Records of one segment, verified by nobody yet, and the bounds of their partition."""
+
+    data: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
 
 
 class Client:
@@ -88,9 +99,6 @@ class Client:
         isolation: str = "read_committed",
     ) -> Reader:
         """Read a topic from `start` on; without `follow` it ends where the topic ended when reading began."""
-        levels = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
-        if isolation not in levels:
-            raise ConfigurationError(f"isolation must be one of {', '.join(levels)}, not {isolation!r}")
         return Reader(
             self._fetching,
             topic,
@@ -98,8 +106,40 @@ class Client:
             start=start,
             follow=follow,
             bytes_max=self._config.fetch_bytes_max,
-            isolation=levels[isolation],
+            isolation=isolation_level(isolation),
         )
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        bytes_max: int | None = None,
+        wait_ms: int = 0,
+        isolation: str = "read_committed",
+    ) -> FetchedBlock:
+        """Whole records as they are stored (docs/formats/record.md), from `offset` on; for those who decode
+        themselves."""
+        body = wire.fetch_body(
+            wire.route(topic, partition),
+            offset=offset,
+            bytes_max=bytes_max or self._config.fetch_bytes_max,
+            wait_ms=wait_ms,
+            isolation=isolation_level(isolation),
+        )
+        answer = memoryview(await (await self._fetching.connection()).request(Api.FETCH, body))
+        size = wire.FETCH_REPLY_BODY.size
+        return FetchedBlock(answer[size:], *wire.FETCH_REPLY_BODY.unpack(answer[:size]))
+
+    async def log_layout(self, topic: str) -> dict[str, Any]:
+        """Bounds and sealed segments of a topic's partitions, and the broker's data directory."""
+        return dict(await self._call("log.layout", topic=topic))
+
+    async def offset_at_time(self, topic: str, partition: int, timestamp_ns: int) -> int | None:
+        """The first offset whose timestamp is at least that, None when there is none."""
+        found = await self._call("offset.at_time", topic=topic, partition=partition, timestamp_ns=timestamp_ns)
+        return None if found is None else int(found)
 
     # -- topics -------------------------------------------------------------------------------------------------
 
@@ -127,6 +167,15 @@ class Client:
     async def _call(self, method: str, **arguments: object) -> Any:
         connection = await self._control.connection()
         return await connection.call(method, **arguments)
+
+
+_ISOLATION = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
+
+
+def isolation_level(name: str) -> Isolation:
+    if name not in _ISOLATION:
+        raise ConfigurationError(f"isolation must be one of {', '.join(_ISOLATION)}, not {name!r}")
+    return _ISOLATION[name]
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from goqueue.client.client import Client, ClientConfig
+from goqueue.client.client import Client, ClientConfig, FetchedBlock
 from goqueue.client.producer import Headers, Producer, SendManyResult, SendResult
 from goqueue.client.reader import Reader, Start
 from goqueue.record import Record
@@ -167,6 +167,26 @@ class SyncClient:
     ) -> SyncReader:
         reader = self._client.reader(topic, partitions=partitions, start=start, follow=follow, isolation=isolation)
         return SyncReader(self._thread, reader)
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        bytes_max: int | None = None,
+        wait_ms: int = 0,
+        isolation: str = "read_committed",
+    ) -> FetchedBlock:
+        return self._thread.run(
+            self._client.fetch(topic, partition, offset, bytes_max=bytes_max, wait_ms=wait_ms, isolation=isolation)
+        )
+
+    def log_layout(self, topic: str) -> dict[str, Any]:
+        return self._thread.run(self._client.log_layout(topic))
+
+    def offset_at_time(self, topic: str, partition: int, timestamp_ns: int) -> int | None:
+        return self._thread.run(self._client.offset_at_time(topic, partition, timestamp_ns))
 
     def create_topic(
         self, name: str, *, partitions: int = 3, config: dict[str, object] | None = None

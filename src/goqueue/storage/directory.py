@@ -20,7 +20,7 @@ from goqueue.host import DirectoryLock, Disk, Entropy
 from goqueue.model import TopicPartition, validate_name
 from goqueue.storage.config import LogConfig
 from goqueue.storage.log import CHECKPOINT_FILE, Log
-from goqueue.storage.slots import SlotFile
+from goqueue.storage.slots import SlotFile, read_slots
 from goqueue.storage.warm import WarmSegments
 
 FORMAT_VERSION = 1
@@ -143,6 +143,13 @@ class DataDirectory:
             for file in self.disk.list(f"{trash}/{name}"):
                 self.disk.remove(f"{trash}/{name}/{file}")
             self.disk.remove_directory(f"{trash}/{name}")
+
+
+def read_directory_id(disk: Disk, path: str) -> str:
+    """The id of a data directory that somebody else may own, empty when it cannot be told; `OSError` if there is
+    none."""
+    payload = read_slots(disk, f"{path}/directory.meta")
+    return "" if payload is None else str(_META.unpack(payload)[1].hex())
 
 
 def _load_meta(disk: Disk, path: str, entropy: Entropy) -> tuple[DirectoryMeta, bool]:

@@ -82,6 +82,16 @@ class SlotFile:
         self._file.close()
 
 
+def read_slots(disk: Disk, path: str) -> bytes | None:
+    """The newest payload of a slot file that somebody else owns; nothing is repaired."""
+    file = disk.open(path)
+    try:
+        slots = [_read_slot(file.pread(SLOT_BYTES, n * SLOT_BYTES)) for n in range(2)]
+    finally:
+        file.close()
+    return max((slot for slot in slots if slot is not None), default=(0, None))[1]
+
+
 def _pack_slot(sequence: int, payload: bytes) -> bytes:
     assert len(payload) <= PAYLOAD_BYTES_MAX, "a slot is for small state"
     body = (_HEAD.pack(_MAGIC, _VERSION, len(payload), sequence) + payload).ljust(SLOT_BYTES - 4, b"\0")
