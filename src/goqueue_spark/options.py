@@ -40,6 +40,7 @@ _KNOWN = {
         "includeHeaders",
         "isolation",
         "rowsPerTask",
+        "readFiles",
     )
 }
 # What others call it, and what Spark itself puts among the options.
@@ -78,6 +79,8 @@ class SourceOptions:
     rows_per_task: int
     fail_on_data_loss: bool
     include_headers: bool
+    # Whether executors may read the broker's files where they can reach them.
+    read_files: bool
     isolation: str
 
 
@@ -114,6 +117,7 @@ class _Parser:
             rows_per_task=self._number("rowsPerTask", ROWS_PER_TASK_DEFAULT) or ROWS_PER_TASK_DEFAULT,
             fail_on_data_loss=self._flag("failOnDataLoss", True),
             include_headers=self._flag("includeHeaders", False),
+            read_files=self._flag("readFiles", True),
             isolation=isolation,
         )
         if self._problems:

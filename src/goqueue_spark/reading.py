@@ -61,6 +61,8 @@ class RangeReader:
         """The segments whose files may be read here."""
         if self._options.path is not None:
             return self._work.sealed
+        if not self._options.read_files:
+            return ()
         try:
             found = read_directory_id(self._disk, self._work.data_directory)
         except OSError:
