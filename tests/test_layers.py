@@ -18,7 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("goqueue.testing",),
     ("goqueue.__main__",),
-    ("goqueue.cli", "goqueue.console", "goqueue_spark"),
+    ("goqueue.cli", "goqueue.console", "pyspark_goqueue"),
+    ("goqueue_spark",),
     ("goqueue.embedded",),
     ("goqueue.client",),
     ("goqueue.server",),

@@ -22,6 +22,7 @@ PINNED: dict[str, frozenset[str]] = {
         {
             "Client",
             "ClientConfig",
+            "FetchedBlock",
             "Producer",
             "ProducerConfig",
             "Reader",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,12 +56,19 @@ class Catalog(Protocol):
         """The first offset with at least that time, None when there is none yet."""
         ...
 
+    def pin(self, name: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Keep what lies at and behind these offsets (topic -> partition -> offset) from being removed."""
+        ...
+
+    def unpin(self, name: str) -> None: ...
+
     def close(self) -> None: ...
 
 
 class BrokerCatalog:
     def __init__(self, options: SourceOptions) -> None:
         """`ConnectionLostError` when no broker answers in time."""
+        self._pins: set[str] = set()
         self._committed = options.isolation == "read_committed"
         self._client = SyncClient(
             options.bootstrap, ClientConfig(client_id="goqueue-spark", connect_timeout_ms=CONNECT_TIMEOUT_MS)
@@ -89,6 +98,17 @@ class BrokerCatalog:
 
     def offset_at_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         return self._client.offset_at_time(topic, partition, timestamp_ms * 1_000_000)
+
+    def pin(self, name: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        for topic, partitions in offsets.items():
+            by_partition = {int(number): offset for number, offset in partitions.items()}
+            self._pins.add(f"{name}.{_short(topic)}")
+            self._client.set_pin(f"{name}.{_short(topic)}", topic, by_partition)
+
+    def unpin(self, name: str) -> None:
+        for pin in [pin for pin in self._pins if pin.startswith(name)]:
+            self._client.remove_pin(pin)
+            self._pins.discard(pin)
 
     def close(self) -> None:
         self._client.close()
@@ -131,8 +151,19 @@ class DirectoryCatalog:
     def offset_at_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         return LogView(OsDisk(), f"{self._logs}/{topic}/{partition}").offset_at_time(timestamp_ms * 1_000_000)
 
+    def pin(self, name: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Nobody removes anything here."""
+
+    def unpin(self, name: str) -> None:
+        """See `pin`."""
+
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _short(topic: str) -> str:
+    """A pin is named after its topic, and names have a limit."""
+    return topic if len(topic) <= 150 else hashlib.sha256(topic.encode()).hexdigest()
 
 
 def open_catalog(options: SourceOptions) -> Catalog:

@@ -7,6 +7,7 @@ crosses is the pickled reader and its `OffsetRange`s.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -87,6 +88,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._catalog: Catalog | None = None
+        # Every run of a query has a pin of its own; that of a run that died ends by itself.
+        self._pin = f"spark-{uuid.uuid4().hex}"
         self._available_now: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -97,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> StreamOffsets:
         catalog = self._open()
-        return {
+        offsets = {
             layout.topic: {
                 str(number): first_offset(
                     catalog,
@@ -110,6 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             for layout, numbers in self._chosen()
         }
+        catalog.pin(self._pin, offsets)
+        return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows = self._options.max_offsets_per_trigger
@@ -144,10 +149,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cut(stretches, self._options, NO_BOUNDS) or [_NOTHING]
 
     def commit(self, end: StreamOffsets) -> None:
-        """Spark will not ask for anything below `end` again."""
+        """Spark will not ask for anything below `end` again; everything from there on must stay."""
+        self._open().pin(self._pin, end)
 
     def stop(self) -> None:
         if self._catalog is not None:
+            self._catalog.unpin(self._pin)
             self._catalog.close()
             self._catalog = None
 

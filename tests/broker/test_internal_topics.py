@@ -45,7 +45,7 @@ async def test_internal_topics_are_not_listed_and_cannot_be_touched(tmp_path: Pa
     async with broker(tmp_path) as api:
         await api.topics.open_internal("__things", 1, COMPACTED)
         assert [info.name for info in api.topics.catalog.topics()] == []
-        assert [info.name for info in api.topics.catalog.topics(internal=True)] == ["__things"]
+        assert "__things" in [info.name for info in api.topics.catalog.topics(internal=True)]
         with pytest.raises(TopicInternalError):
             await api.publish("__things", [Message(value=b"v")])
         with pytest.raises(TopicInternalError):

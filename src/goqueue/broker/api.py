@@ -20,6 +20,7 @@ from goqueue.broker.gathering import Gathering, Placed
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.messages import Acks, Message, Published
 from goqueue.broker.partition import Partition
+from goqueue.broker.pins import Pins
 from goqueue.broker.topics import Topics
 from goqueue.errors import DataDamagedError, GoQueueError, LimitExceededError, NotReadyError, OffsetOutOfRangeError
 from goqueue.host import Clock, Disk, Entropy
@@ -79,7 +80,8 @@ class BrokerApi:
         self.disk_guard = DiskGuard(
             directory.disk, directory.path, config.disk_warn_percent, config.disk_refuse_percent
         )
-        self._maintenance = Maintenance(self.topics, self.disk_guard, clock, config)
+        self.pins = Pins(self.topics, clock)
+        self._maintenance = Maintenance(self.topics, self.pins, self.disk_guard, clock, config)
         self._turn = itertools.count()
         self._started_ns = clock.monotonic_ns()
 
@@ -93,6 +95,7 @@ class BrokerApi:
         try:
             broker = cls(directory, clock, entropy, config or BrokerConfig())
             await broker.topics.load()
+            await broker.pins.load()
             broker.disk_guard.look()
             broker._maintenance.start()
         except BaseException:

@@ -11,6 +11,7 @@ import logging
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.disk_guard import DiskGuard, DiskState
 from goqueue.broker.partition import Partition
+from goqueue.broker.pins import Pins
 from goqueue.broker.topics import Topics
 from goqueue.errors import GoQueueError
 from goqueue.host import Clock
@@ -20,8 +21,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Maintenance:
-    def __init__(self, topics: Topics, guard: DiskGuard, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(self, topics: Topics, pins: Pins, guard: DiskGuard, clock: Clock, config: BrokerConfig) -> None:
         self._topics = topics
+        self._pins = pins
         self._guard = guard
         self._clock = clock
         self._config = config
@@ -49,6 +51,7 @@ class Maintenance:
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(self._config.maintenance_interval_ms / 1000)
+            await self._pins.sweep()
             for partition in list(self._topics.partitions()):
                 await self.tend(partition)
 
@@ -59,7 +62,9 @@ class Maintenance:
         try:
             now_ns = self._clock.wall_ns()
             partition.log.roll_if_old(now_ns)
-            self.deleted_segments += apply_retention(partition.log, now_ns=now_ns)
+            self.deleted_segments += apply_retention(
+                partition.log, now_ns=now_ns, pinned_offset=self._pins.lowest(partition)
+            )
             if partition.log.config.compact:
                 await self.compact(partition)
         except (GoQueueError, OSError) as error:

@@ -35,12 +35,12 @@ class Defaults:
 
 
 def output_format(ctx: typer.Context, given: OutputFormat | None) -> OutputFormat:
-    return given or _defaults(ctx).output or OutputFormat.TABLE
+    return given or root_defaults(ctx).output or OutputFormat.TABLE
 
 
 def connect(ctx: typer.Context, given: str | None) -> SyncClient:
     """A client of the broker that the options, the environment or the current context name."""
-    return SyncClient(resolve_address(_defaults(ctx), given))
+    return SyncClient(resolve_address(root_defaults(ctx), given))
 
 
 def resolve_address(defaults: Defaults, given: str | None) -> str:
@@ -61,5 +61,6 @@ def resolve_address(defaults: Defaults, given: str | None) -> str:
     return contexts.addresses[name]
 
 
-def _defaults(ctx: typer.Context) -> Defaults:
+def root_defaults(ctx: typer.Context) -> Defaults:
+    """The options given before the command."""
     return ctx.obj if isinstance(ctx.obj, Defaults) else Defaults()

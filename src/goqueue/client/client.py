@@ -141,6 +141,19 @@ class Client:
         found = await self._call("offset.at_time", topic=topic, partition=partition, timestamp_ns=timestamp_ns)
         return None if found is None else int(found)
 
+    async def set_pin(self, name: str, topic: str, offsets: dict[int, int], *, lifetime_ms: int | None = None) -> None:
+        """Keep retention from removing anything from these offsets on; set again before it has outlived itself."""
+        given = {} if lifetime_ms is None else {"lifetime_ms": lifetime_ms}
+        by_partition = {str(number): offset for number, offset in offsets.items()}
+        await self._call("pin.set", name=name, topic=topic, offsets=by_partition, **given)
+
+    async def remove_pin(self, name: str) -> bool:
+        """Whether there was such a pin."""
+        return bool(await self._call("pin.remove", name=name))
+
+    async def list_pins(self) -> list[dict[str, Any]]:
+        return list(await self._call("pin.list"))
+
     # -- topics -------------------------------------------------------------------------------------------------
 
     async def create_topic(

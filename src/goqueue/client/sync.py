@@ -188,6 +188,15 @@ class SyncClient:
     def offset_at_time(self, topic: str, partition: int, timestamp_ns: int) -> int | None:
         return self._thread.run(self._client.offset_at_time(topic, partition, timestamp_ns))
 
+    def set_pin(self, name: str, topic: str, offsets: dict[int, int], *, lifetime_ms: int | None = None) -> None:
+        self._thread.run(self._client.set_pin(name, topic, offsets, lifetime_ms=lifetime_ms))
+
+    def remove_pin(self, name: str) -> bool:
+        return self._thread.run(self._client.remove_pin(name))
+
+    def list_pins(self) -> list[dict[str, Any]]:
+        return self._thread.run(self._client.list_pins())
+
     def create_topic(
         self, name: str, *, partitions: int = 3, config: dict[str, object] | None = None
     ) -> dict[str, Any]:
