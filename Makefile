@@ -23,7 +23,7 @@ SECONDS ?= 60
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help setup run test check bench sim fuzz fuzz-asan clean distclean
+.PHONY: help setup run test check bench bench-spark sim fuzz fuzz-asan clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ check: $(STAMP) ## format, lint, types, layers
 
 bench: $(STAMP) ## benchmarks; BENCH_ARGS=... is passed on
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-spark: $(STAMP) ## benchmarks of the Spark source, local[2]
+	@$(BIN)/python -m bench spark $(BENCH_ARGS)
 
 sim: $(STAMP) ## simulate SEEDS=100 runs, or the one run SEED=n
 	@$(BIN)/python -m goqueue.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

@@ -11,6 +11,8 @@ from bench.workspace import Workspace
 
 # In the order in which they run. A new suite is a new module and a new word here.
 SUITES = ("kernel", "append", "read", "lookup", "opening", "wire", "client", "http", "scale")
+# Run only when named: they start a JVM and take minutes.
+SUITES_ON_DEMAND = ("spark",)
 
 CaseFunction = Callable[[Workspace], Iterator[Measurement]]
 _cases: list[Case] = []
@@ -38,10 +40,12 @@ def case(title: str, *, durability: str = "none") -> Callable[[CaseFunction], Ca
 
 def select(names: list[str]) -> list[Case]:
     """Cases by suite or by full name, in the order of SUITES; all of them for no names."""
-    for suite in SUITES:
+    asked = {name.partition(".")[0] for name in names}
+    suites = (*SUITES, *(suite for suite in SUITES_ON_DEMAND if suite in asked))
+    for suite in suites:
         importlib.import_module(f"bench.suites.{suite}")
-    ordered = sorted(_cases, key=lambda found: SUITES.index(found.name.partition(".")[0]))
-    known = {*SUITES, *(found.name for found in ordered)}
+    ordered = sorted(_cases, key=lambda found: suites.index(found.name.partition(".")[0]))
+    known = {*suites, *SUITES_ON_DEMAND, *(found.name for found in ordered)}
     if unknown := sorted(set(names) - known):
         raise LookupError(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
     return [found for found in ordered if not names or {found.name, found.name.partition(".")[0]} & set(names)]

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime
 import decimal
+import logging
 import os
 import re
 import sys
@@ -88,6 +89,8 @@ def tables_of(query: str, topics: list[str]) -> list[str]:
 def run(spark: SparkSession, query: str, rows: int) -> list[Any]:
     from pyspark.errors import PySparkException
 
+    # PySpark logs a failed query with Java's stack; ours is the line that the user can act on.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
         return spark.sql(query).limit(rows).collect()
     except PySparkException as error:
