@@ -12,6 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 BIN := .venv/bin
 STAMP := .venv/.setup-dev
+# What running the broker needs, without the tools and Spark that tests want.
+RUN_STAMP := .venv/.setup-run
 KERNEL := $(wildcard $(addprefix src/goqueue/record/,*.pyx *.pxd *.pxi *.h))
 
 DATA ?= ./data
@@ -37,15 +39,20 @@ $(BIN)/python:
 
 # Build requirements are read from pyproject.toml and installed into .venv, so a rebuild of the kernel needs no
 # isolated environment and takes seconds.
-$(STAMP): pyproject.toml setup.py $(KERNEL) | $(BIN)/python
-	@echo "install goqueue[dev] into .venv"
+$(RUN_STAMP): pyproject.toml setup.py $(KERNEL) | $(BIN)/python
+	@echo "install goqueue into .venv"
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	    > .venv/build-requires.txt
 	@$(BIN)/python -m pip install --quiet -r .venv/build-requires.txt
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+$(STAMP): $(RUN_STAMP)
+	@echo "install goqueue[dev] into .venv (tests also run Spark: about 500 MB the first time)"
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## start the broker on its default ports with DATA (default ./data)
+run: $(RUN_STAMP) ## start the broker on its default ports with DATA (default ./data)
 	@echo "try     $(BIN)/goqueue topic create hello && $(BIN)/goqueue produce hello world && $(BIN)/goqueue consume hello"
 	@$(BIN)/goqueue serve --data $(DATA)
 
@@ -74,7 +81,7 @@ fuzz-asan: $(STAMP) ## the same with the kernel under address and undefined-beha
 	@PYTHON=$(BIN)/python scripts/fuzz_asan.sh --seconds $(SECONDS)
 
 clean: ## remove build products, keep .venv
-	@rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(STAMP)
+	@rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(STAMP) $(RUN_STAMP)
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	@find src -name '*.so' -delete
 

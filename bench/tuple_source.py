@@ -17,7 +17,8 @@ class TupleSource(DataSource):
         return "goqueue-tuples"
 
     def schema(self) -> str:
-        return "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, priority tinyint"
+        first = "key binary, value binary, topic string, partition int"
+        return f"{first}, offset bigint, timestamp timestamp, priority tinyint"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TupleReader(Path(self.options["directory"]))
