@@ -22,6 +22,8 @@ PINNED: dict[str, frozenset[str]] = {
         {
             "Client",
             "ClientConfig",
+            "Consumer",
+            "ConsumerConfig",
             "Producer",
             "ProducerConfig",
             "Reader",
@@ -29,6 +31,7 @@ PINNED: dict[str, frozenset[str]] = {
             "SendResult",
             "Start",
             "SyncClient",
+            "SyncConsumer",
             "SyncProducer",
             "SyncReader",
         }

@@ -1,13 +1,16 @@
 """The Python client: an asyncio core and a blocking facade over the native protocol."""
 
 from goqueue.client.client import Client, ClientConfig
+from goqueue.client.consumer import Consumer, ConsumerConfig
 from goqueue.client.producer import Producer, ProducerConfig, SendManyResult, SendResult
 from goqueue.client.reader import Reader, Start
-from goqueue.client.sync import SyncClient, SyncProducer, SyncReader
+from goqueue.client.sync import SyncClient, SyncConsumer, SyncProducer, SyncReader
 
 __all__ = [
     "Client",
     "ClientConfig",
+    "Consumer",
+    "ConsumerConfig",
     "Producer",
     "ProducerConfig",
     "Reader",
@@ -15,6 +18,7 @@ __all__ = [
     "SendResult",
     "Start",
     "SyncClient",
+    "SyncConsumer",
     "SyncProducer",
     "SyncReader",
 ]
