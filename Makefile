@@ -23,7 +23,7 @@ SECONDS ?= 60
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help setup run test check bench sim fuzz fuzz-asan clean distclean
+.PHONY: help setup run test check bench sim sim-groups fuzz fuzz-asan clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,9 @@ bench: $(STAMP) ## benchmarks; BENCH_ARGS=... is passed on
 
 sim: $(STAMP) ## simulate SEEDS=100 runs, or the one run SEED=n
 	@$(BIN)/python -m goqueue.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+sim-groups: $(STAMP) ## simulate consumer groups, SEEDS=100 runs, or the one run SEED=n
+	@$(BIN)/python -m goqueue.testing.simulate_groups $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 fuzz: $(STAMP) ## feed damaged bytes to the kernel for SECONDS=60
 	@$(BIN)/python -m goqueue.testing.fuzz --seconds $(SECONDS)

@@ -64,7 +64,12 @@ class GroupCoordinator:
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Replay, give every member a session, catch up with what happened to topics, and keep time."""
+        """Load, and keep time from now on."""
+        await self.load()
+        self._timer = asyncio.create_task(self._keep_time())
+
+    async def load(self) -> None:
+        """Replay, give every member a session and catch up with what happened to topics."""
         await self.log.load()
         now = self._now_ms()
         for name, group in self.log.groups():
@@ -78,7 +83,6 @@ class GroupCoordinator:
             self._follow_topics(name)
         self._next_sweep_ms = now
         self._topics.listeners.append(self._topic_changed)
-        self._timer = asyncio.create_task(self._keep_time())
 
     def drain(self) -> None:
         """Let everyone who waits go."""
