@@ -25,7 +25,7 @@ SECONDS ?= 60
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help setup run test check bench bench-spark sim fuzz fuzz-asan clean distclean
+.PHONY: help setup run test check bench bench-spark sim sim-groups fuzz fuzz-asan clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ bench-spark: $(STAMP) ## benchmarks of the Spark source, local[2]
 
 sim: $(STAMP) ## simulate SEEDS=100 runs, or the one run SEED=n
 	@$(BIN)/python -m goqueue.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+sim-groups: $(STAMP) ## simulate consumer groups, SEEDS=100 runs, or the one run SEED=n
+	@$(BIN)/python -m goqueue.testing.simulate_groups $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 fuzz: $(STAMP) ## feed damaged bytes to the kernel for SECONDS=60
 	@$(BIN)/python -m goqueue.testing.fuzz --seconds $(SECONDS)

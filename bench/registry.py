@@ -10,7 +10,7 @@ from bench.measurement import Measurement
 from bench.workspace import Workspace
 
 # In the order in which they run. A new suite is a new module and a new word here.
-SUITES = ("kernel", "append", "read", "lookup", "opening", "wire", "client", "http", "scale")
+SUITES = ("kernel", "append", "read", "lookup", "opening", "wire", "client", "http", "scale", "groups")
 # Run only when named: they start a JVM and take minutes.
 SUITES_ON_DEMAND = ("spark",)
 

@@ -23,6 +23,8 @@ PINNED: dict[str, frozenset[str]] = {
             "Client",
             "ClientConfig",
             "FetchedBlock",
+            "Consumer",
+            "ConsumerConfig",
             "Producer",
             "ProducerConfig",
             "Reader",
@@ -30,6 +32,7 @@ PINNED: dict[str, frozenset[str]] = {
             "SendResult",
             "Start",
             "SyncClient",
+            "SyncConsumer",
             "SyncProducer",
             "SyncReader",
         }

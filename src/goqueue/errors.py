@@ -225,6 +225,55 @@ class DiskGuardError(GoQueueError):
     retriable = True
 
 
+# -- consumer groups --------------------------------------------------------------------------------------------
+
+
+class GroupNotFoundError(GoQueueError):
+    code = "GROUP_NOT_FOUND"
+
+
+class FencedError(GoQueueError):
+    """The caller acts on a view of the group that is over; it must look again before it goes on."""
+
+    code = "FENCED"
+
+
+class UnknownMemberError(FencedError):
+    """The member has left, was expired, or never joined; it has to join anew, without a member id."""
+
+    code = "UNKNOWN_MEMBER"
+
+
+class StaleGenerationError(FencedError):
+    """The group has moved on; `generation` is the current one."""
+
+    code = "STALE_GENERATION"
+
+
+class PartitionNotAssignedError(FencedError):
+    """The partition belongs to another member, or to none."""
+
+    code = "PARTITION_NOT_ASSIGNED"
+
+
+class MemberIdInUseError(GoQueueError):
+    """Another client is the member of that id."""
+
+    code = "MEMBER_ID_IN_USE"
+
+
+class GroupNotEmptyError(GoQueueError):
+    """The group has active members, and this is only for groups without."""
+
+    code = "GROUP_NOT_EMPTY"
+
+
+class GroupMismatchError(GoQueueError):
+    """A member that wants another protocol, assignor or mode than the one its group has."""
+
+    code = "GROUP_MISMATCH"
+
+
 # -- connections ------------------------------------------------------------------------------------------------
 
 

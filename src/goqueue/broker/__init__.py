@@ -3,6 +3,8 @@
 from goqueue.broker.api import BrokerApi, FetchResult, Health, Phase, ReadResult
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.gathering import Gathering, Placed
+from goqueue.broker.group_offsets import OffsetView
+from goqueue.broker.group_views import MemberView
 from goqueue.broker.messages import Acks, Message, Published
 from goqueue.broker.partition import Partition
 
@@ -13,7 +15,9 @@ __all__ = [
     "FetchResult",
     "Gathering",
     "Health",
+    "MemberView",
     "Message",
+    "OffsetView",
     "Partition",
     "Phase",
     "Placed",

@@ -17,6 +17,9 @@ from enum import StrEnum
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.disk_guard import DiskGuard, DiskState
 from goqueue.broker.gathering import Gathering, Placed
+from goqueue.broker.group_offsets import GroupOffsets
+from goqueue.broker.group_poll import GroupPoll
+from goqueue.broker.groups import GroupCoordinator
 from goqueue.broker.maintenance import Maintenance
 from goqueue.broker.messages import Acks, Message, Published
 from goqueue.broker.partition import Partition
@@ -82,6 +85,9 @@ class BrokerApi:
         )
         self.pins = Pins(self.topics, clock)
         self._maintenance = Maintenance(self.topics, self.pins, self.disk_guard, clock, config)
+        self.groups = GroupCoordinator(self.topics, clock, entropy, config)
+        self.group_offsets = GroupOffsets(self.groups, self.topics, clock, config)
+        self.group_poll = GroupPoll(self.groups, self.group_offsets, self.topics, self._read_for_group)
         self._turn = itertools.count()
         self._started_ns = clock.monotonic_ns()
 
@@ -96,6 +102,7 @@ class BrokerApi:
             broker = cls(directory, clock, entropy, config or BrokerConfig())
             await broker.topics.load()
             await broker.pins.load()
+            await broker.groups.start()
             broker.disk_guard.look()
             broker._maintenance.start()
         except BaseException:
@@ -276,6 +283,10 @@ class BrokerApi:
                 place.fetched_bytes += len(data)
         return ReadResult(records, offset, place.high_watermark)
 
+    def _read_for_group(self, place: Partition, offset: int, limit: int) -> tuple[list[Record], int]:
+        result = self._read_now(place, offset, limit, self.config.fetch_bytes_default, committed=True)
+        return result.records, result.next_offset
+
     async def wait_data(self, place: Partition, offset: int, timeout_s: float) -> None:
         """Return when the partition has something at `offset`, or after the time."""
         if place.high_watermark > offset:
@@ -332,6 +343,7 @@ class BrokerApi:
             self.phase = Phase.DRAINING
             for partition in self.topics.partitions():
                 partition.wake_readers()
+            self.groups.drain()
 
     async def close(self) -> None:
         """Drain, sync everything, release the directory."""
@@ -339,6 +351,7 @@ class BrokerApi:
             return
         self.drain()
         await self._maintenance.stop()
+        await self.groups.close()
         self.phase = Phase.CLOSED
         self._commit.close()
         self.directory.close()

@@ -30,6 +30,25 @@ class BrokerConfig:
     fetch_bytes_max: int = 16 << 20
     # Messages of one publish request.
     publish_messages_max: int = 10_000
+    # Partitions of `__consumer_offsets` when it is made; which one a group lives in depends on it for ever.
+    group_offsets_partitions: int = 8
+    # A member that is not heard of for its session timeout is removed; members may choose within the bounds.
+    group_session_timeout_ms: int = 30_000
+    group_session_timeout_min_ms: int = 100
+    group_session_timeout_max_ms: int = 1_800_000
+    # Partitions that are not given up within this time are taken.
+    group_rebalance_timeout_ms: int = 60_000
+    # How often clients are asked to show that they live.
+    group_heartbeat_interval_ms: int = 3_000
+    # Groups without members are forgotten when unused for this long.
+    group_retention_ms: int = 7 * 86_400_000
+    # Groups per partition of `__consumer_offsets`, members per group, topics per member.
+    groups_max: int = 10_000
+    group_members_max: int = 1_000
+    group_topics_max: int = 1_000
+    # Partitions of one commit, and bytes of the text that may go with an offset.
+    commit_partitions_max: int = 10_000
+    commit_metadata_bytes_max: int = 4_096
 
     def __post_init__(self) -> None:
         problems = [
@@ -39,6 +58,10 @@ class BrokerConfig:
         ]
         if not problems and not self.disk_warn_percent <= self.disk_refuse_percent <= 100:
             problems.append("disk_warn_percent <= disk_refuse_percent <= 100 must hold")
+        if not problems and not (
+            self.group_session_timeout_min_ms <= self.group_session_timeout_ms <= self.group_session_timeout_max_ms
+        ):
+            problems.append("group_session_timeout_ms must lie between its minimum and its maximum")
         if problems:
             raise ConfigurationError("; ".join(problems), problems=problems)
 
@@ -57,4 +80,16 @@ _MINIMA = {
     "fetch_bytes_default": 1,
     "fetch_bytes_max": 1,
     "publish_messages_max": 1,
+    "group_offsets_partitions": 1,
+    "group_session_timeout_ms": 1,
+    "group_session_timeout_min_ms": 1,
+    "group_session_timeout_max_ms": 1,
+    "group_rebalance_timeout_ms": 1,
+    "group_heartbeat_interval_ms": 1,
+    "group_retention_ms": 1,
+    "groups_max": 1,
+    "group_members_max": 1,
+    "group_topics_max": 1,
+    "commit_partitions_max": 1,
+    "commit_metadata_bytes_max": 0,
 }

@@ -73,6 +73,8 @@ def fail(error: GoQueueError) -> None:
 _HINTS = {
     "TOPIC_NOT_FOUND": "`goqueue topic list` shows the topics, `goqueue topic create NAME` makes one",
     "TOPIC_EXISTS": "`goqueue topic alter NAME --config k=v` changes it",
+    "GROUP_NOT_FOUND": "`goqueue group list` shows the groups",
+    "GROUP_NOT_EMPTY": "`goqueue group describe GROUP` shows its members",
     "CONNECTION_LOST": "name the broker's wire port with --address HOST:PORT or GOQUEUE_ADDRESS",
     "PROTOCOL_ERROR": "is that the wire port (default 9000)? HTTP listens on another one",
     "OFFSET_OUT_OF_RANGE": "`goqueue topic describe NAME` shows the offsets that exist",

@@ -1,14 +1,17 @@
 """The Python client: an asyncio core and a blocking facade over the native protocol."""
 
 from goqueue.client.client import Client, ClientConfig, FetchedBlock
+from goqueue.client.consumer import Consumer, ConsumerConfig
 from goqueue.client.producer import Producer, ProducerConfig, SendManyResult, SendResult
 from goqueue.client.reader import Reader, Start
-from goqueue.client.sync import SyncClient, SyncProducer, SyncReader
+from goqueue.client.sync import SyncClient, SyncConsumer, SyncProducer, SyncReader
 
 __all__ = [
     "Client",
     "ClientConfig",
     "FetchedBlock",
+    "Consumer",
+    "ConsumerConfig",
     "Producer",
     "ProducerConfig",
     "Reader",
@@ -16,6 +19,7 @@ __all__ = [
     "SendResult",
     "Start",
     "SyncClient",
+    "SyncConsumer",
     "SyncProducer",
     "SyncReader",
 ]

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from goqueue.client.consumer import Consumer, ConsumerConfig
+from goqueue.client.group_admin import GroupAdmin
 from goqueue.client.link import Link
 from goqueue.client.producer import Headers, Producer, ProducerConfig, SendResult
 from goqueue.client.reader import Reader, Start
@@ -39,14 +41,16 @@ class FetchedBlock:
     log_start_offset: int
 
 
-class Client:
+class Client(GroupAdmin):
     def __init__(self, address: str = "127.0.0.1:9000", config: ClientConfig | None = None) -> None:
         """Connects when first used. `address` is HOST:PORT of the broker's wire port."""
         self._config = config or ClientConfig()
         host, port = parse_address(address)
         # Two connections, so that a publish never waits behind a block of fetched records.
+        self._address = host, port
         self._control = self._link(host, port)
         self._fetching = self._link(host, port)
+        self._consumers: list[Consumer] = []
         self._producer: Producer | None = None
         self._producers: list[Producer] = []
 
@@ -61,7 +65,9 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Flush every producer and end the connections."""
+        """Flush every producer, let every consumer leave its group, and end the connections."""
+        for consumer in self._consumers:
+            await consumer.close()
         for producer in self._producers:
             await producer.close()
         await self._control.close()
@@ -153,6 +159,13 @@ class Client:
 
     async def list_pins(self) -> list[dict[str, Any]]:
         return list(await self._call("pin.list"))
+
+    def consumer(self, group: str, topics: Sequence[str], **options: Any) -> Consumer:
+        """A member of a consumer group, with connections of its own; options are the fields of `ConsumerConfig`."""
+        links = self._link(*self._address), self._link(*self._address)
+        consumer = Consumer(*links, group, topics, self._config.client_id, ConsumerConfig(**options))
+        self._consumers.append(consumer)
+        return consumer
 
     # -- topics -------------------------------------------------------------------------------------------------
 

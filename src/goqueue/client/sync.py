@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any, TypeVar
 
 from goqueue.client.client import Client, ClientConfig, FetchedBlock
+from goqueue.client.consumer import Consumer
 from goqueue.client.producer import Headers, Producer, SendManyResult, SendResult
 from goqueue.client.reader import Reader, Start
 from goqueue.record import Record
@@ -114,6 +116,62 @@ class SyncReader:
         self._thread.run(self._reader.close())
 
 
+class SyncConsumer:
+    """A member of a consumer group for threads; callbacks run on the thread of the client."""
+
+    def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
+        self._thread = thread
+        self._consumer = consumer
+
+    def __enter__(self) -> SyncConsumer:
+        self._thread.run(self._consumer.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Record]:
+        """Messages, blocking for the next one; coming back for it says that the one before is finished."""
+
+        async def following() -> Record | None:
+            return await anext(self._consumer, None)
+
+        while (message := self._thread.run(following())) is not None:
+            yield message
+
+    def batch(self, timeout_ms: int | None = None) -> list[Record]:
+        """The next messages, all of one partition; none when the time is over."""
+        return self._thread.run(self._consumer.batch(timeout_ms))
+
+    def commit(self, offsets: Mapping[tuple[str, int], int | tuple[int, str]] | None = None) -> None:
+        self._thread.run(self._consumer.commit(offsets))
+
+    def assignment(self) -> list[tuple[str, int]]:
+        return self._on_loop(self._consumer.assignment)
+
+    def position(self, topic: str, partition: int) -> int:
+        return self._on_loop(lambda: self._consumer.position(topic, partition))
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        self._on_loop(lambda: self._consumer.seek(topic, partition, offset))
+
+    def pause(self, topic: str, partition: int) -> None:
+        self._on_loop(lambda: self._consumer.pause(topic, partition))
+
+    def resume(self, topic: str, partition: int) -> None:
+        self._on_loop(lambda: self._consumer.resume(topic, partition))
+
+    def close(self) -> None:
+        """Commit what is finished and leave the group."""
+        self._thread.run(self._consumer.close())
+
+    def _on_loop(self, function: Callable[[], T]) -> T:
+        async def called() -> T:
+            return function()
+
+        return self._thread.run(called())
+
+
 class SyncClient:
     """The same methods as `Client`, blocking."""
 
@@ -197,6 +255,12 @@ class SyncClient:
     def list_pins(self) -> list[dict[str, Any]]:
         return self._thread.run(self._client.list_pins())
 
+    def consumer(self, group: str, topics: Sequence[str], **options: Any) -> SyncConsumer:
+        async def make() -> Consumer:
+            return self._client.consumer(group, topics, **options)
+
+        return SyncConsumer(self._thread, self._thread.run(make()))
+
     def create_topic(
         self, name: str, *, partitions: int = 3, config: dict[str, object] | None = None
     ) -> dict[str, Any]:
@@ -216,3 +280,34 @@ class SyncClient:
 
     def status(self) -> dict[str, Any]:
         return self._thread.run(self._client.status())
+
+    # -- groups -------------------------------------------------------------------------------------------------
+
+    def list_groups(self) -> list[dict[str, Any]]:
+        return self._thread.run(self._client.list_groups())
+
+    def describe_group(self, group: str) -> dict[str, Any]:
+        return self._thread.run(self._client.describe_group(group))
+
+    def delete_group(self, group: str) -> None:
+        self._thread.run(self._client.delete_group(group))
+
+    def group_offsets(self, group: str, topics: Sequence[str] | None = None) -> dict[str, Any]:
+        return self._thread.run(self._client.group_offsets(group, topics))
+
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int | tuple[int, str]]) -> None:
+        self._thread.run(self._client.commit_offsets(group, offsets))
+
+    def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        to: str | int | datetime,
+        *,
+        partitions: Sequence[int] | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        return self._thread.run(self._client.reset_offsets(group, topic, to, partitions=partitions, dry_run=dry_run))
+
+    def rebalance_stats(self, group: str) -> dict[str, Any]:
+        return self._thread.run(self._client.rebalance_stats(group))

@@ -17,6 +17,8 @@ from goqueue.frontends.http.config import HttpConfig
 from goqueue.frontends.http.errors import MediaTypeError, MethodNotAllowedError, PathNotFoundError
 from goqueue.frontends.http.exchange import Answer
 from goqueue.frontends.http.gate import Gate
+from goqueue.frontends.http.group_offsets import group_offset_routes
+from goqueue.frontends.http.groups import group_routes
 from goqueue.frontends.http.health import health_routes
 from goqueue.frontends.http.openapi import complete
 from goqueue.frontends.http.topics import topic_routes
@@ -32,7 +34,8 @@ def build(broker: BrokerApi, config: HttpConfig, metrics: Metrics) -> Gate:
         redirect_slashes=False,
         root_path_in_servers=False,
     )
-    routers = (topic_routes(broker), health_routes(broker, metrics))
+    groups = (group_routes(broker), group_offset_routes(broker))
+    routers = (topic_routes(broker), *groups, health_routes(broker, metrics))
     for router in routers:
         app.include_router(router)
     _answer_errors(app, [route for router in routers for route in router.routes])

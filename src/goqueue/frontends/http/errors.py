@@ -53,9 +53,14 @@ STATUS: dict[str, int] = {
     "PATH_NOT_FOUND": 404,
     "TOPIC_NOT_FOUND": 404,
     "PARTITION_NOT_FOUND": 404,
+    "GROUP_NOT_FOUND": 404,
     "METHOD_NOT_ALLOWED": 405,
     "REQUEST_TIMEOUT": 408,
     "TOPIC_EXISTS": 409,
+    "FENCED": 409,
+    "MEMBER_ID_IN_USE": 409,
+    "GROUP_NOT_EMPTY": 409,
+    "GROUP_MISMATCH": 409,
     "BODY_TOO_LARGE": 413,
     "KEY_TOO_LARGE": 413,
     "VALUE_TOO_LARGE": 413,
@@ -77,7 +82,13 @@ STATUS: dict[str, int] = {
 }
 
 # Limits that waiting does not lift, because they are about the request and not about the broker.
-_LIMIT_STATUS = {"publish_messages": 413, "partitions_per_topic": 400}
+_LIMIT_STATUS = {
+    "publish_messages": 413,
+    "partitions_per_topic": 400,
+    "group_topics": 400,
+    "commit_partitions": 413,
+    "commit_metadata": 413,
+}
 
 
 def status_of(error: GoQueueError) -> int:

@@ -1,8 +1,8 @@
 """The gate: where every request comes in, and the only place that turns an error into an answer.
 
 The paths that carry messages are answered here, without a framework; all others go on to the control plane. `/v1` is
-the same tree. Topic names are checked before anything else sees them, on the path as it was sent: an encoded slash is
-part of a name here, and no name may have one.
+the same tree. Names of topics and groups are checked before anything else sees them, on the path as it was sent: an
+encoded slash is part of a name here, and no name may have one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp
 
 from goqueue.broker import Acks, BrokerApi
+from goqueue.broker.groups import check_group_name
 from goqueue.errors import GoQueueError, InvalidRequestError
 from goqueue.frontends.http.config import HttpConfig
 from goqueue.frontends.http.errors import MethodNotAllowedError
@@ -96,9 +97,12 @@ class Gate:
         if len(parts) > 1 and parts[1] == b"v1":
             del parts[1]
             scope["root_path"] = "/v1"
-        if len(parts) < 3 or parts[1] != b"topics":
+        if len(parts) < 3 or parts[1] not in (b"topics", b"groups"):
             return None
         name = unquote_to_bytes(parts[2]) if b"%" in parts[2] else parts[2]
+        if parts[1] == b"groups":
+            check_group_name(name.decode("utf-8", "replace"))
+            return None
         topic = validate_name(name.decode("utf-8", "replace"))
         self._broker.topics.check_public(topic)
         if len(parts) == 4 and parts[3] == b"messages":

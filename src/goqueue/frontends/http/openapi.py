@@ -14,9 +14,9 @@ _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _DESCRIPTIONS = {
     400: "The request is wrong.",
     403: "The topic is internal.",
-    404: "There is no such topic or partition.",
+    404: "There is no such topic, partition or group.",
     405: "The path does not take this method.",
-    409: "It exists already.",
+    409: "It exists already, or the member or its generation is not current.",
     413: "Too large.",
     415: "The body is of another type.",
     429: "A limit is reached; try again later.",
@@ -290,6 +290,22 @@ def _schemas() -> Json:
             "required": ["partition", "offset", "timestamp", "headers", "priority"],
             "additionalProperties": False,
         },
+        "GroupPage": _object(
+            {
+                "messages": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {"topic": text, **shown},
+                        "required": ["topic", "partition", "offset", "timestamp", "headers", "priority"],
+                    },
+                },
+                "next_offset": {
+                    "type": "object",
+                    "additionalProperties": {"type": "object", "additionalProperties": number},
+                },
+            }
+        ),
         "Page": _object(
             {
                 "messages": {"type": "array", "items": {"$ref": "#/components/schemas/ShownMessage"}},

@@ -15,6 +15,7 @@ from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
 from goqueue.frontends.wire.log_calls import log_calls
 from goqueue.frontends.wire.pin_calls import pin_calls
+from goqueue.frontends.wire.group_calls import group_calls
 from goqueue.frontends.wire.topic_calls import topic_calls
 
 Method = Callable[..., Awaitable[object]]
@@ -49,7 +50,8 @@ class _Call:
 
 class Calls:
     def __init__(self, broker: BrokerApi) -> None:
-        methods: dict[str, Method] = {**topic_calls(broker), **log_calls(broker), **pin_calls(broker)}
+        nouns = (topic_calls, log_calls, pin_calls, group_calls)
+        methods: dict[str, Method] = {name: call for calls in nouns for name, call in calls(broker).items()}
         self._calls = {name: _Call(name, method) for name, method in methods.items()}
 
     async def run(self, request: object) -> object:
