@@ -9,9 +9,9 @@ from goqueue.client.sync import SyncClient, SyncConsumer, SyncProducer, SyncRead
 __all__ = [
     "Client",
     "ClientConfig",
-    "FetchedBlock",
     "Consumer",
     "ConsumerConfig",
+    "FetchedBlock",
     "Producer",
     "ProducerConfig",
     "Reader",

@@ -13,9 +13,9 @@ import msgspec
 
 from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
+from goqueue.frontends.wire.group_calls import group_calls
 from goqueue.frontends.wire.log_calls import log_calls
 from goqueue.frontends.wire.pin_calls import pin_calls
-from goqueue.frontends.wire.group_calls import group_calls
 from goqueue.frontends.wire.topic_calls import topic_calls
 
 Method = Callable[..., Awaitable[object]]
