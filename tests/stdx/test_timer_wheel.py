@@ -65,7 +65,7 @@ class WheelAgainstList(RuleBasedStateMachine):
         self._drain(100)
 
     def _drain(self, limit: int) -> None:
-        given: list[int] = []
+        given: list[tuple[int, int]] = []
         while True:
             due = self.wheel.advance(self.now, limit)
             assert len(due) <= limit
@@ -74,8 +74,9 @@ class WheelAgainstList(RuleBasedStateMachine):
             if not due and wake != 0:
                 break
         assert len(given) == len(set(given)), "given twice"
-        for key in given:
-            assert self.expected.pop(key) <= self.now, "given early"
+        for due_ms, key in given:
+            assert self.expected.pop(key) == due_ms
+            assert due_ms <= self.now, "given early"
         late = [key for key, due_ms in self.expected.items() if due_ms <= self.now]
         assert not late or limit < 40, "forgotten"
 
@@ -101,7 +102,7 @@ def test_a_timer_inside_the_running_tick_fires_to_the_millisecond() -> None:
     wheel.add(1, START_MS + 3)
     assert wheel.advance(START_MS + 2, 10) == []
     assert wheel.next_ms() == START_MS + 3
-    assert wheel.advance(START_MS + 3, 10) == [1]
+    assert wheel.advance(START_MS + 3, 10) == [(START_MS + 3, 1)]
 
 
 def test_a_stall_of_a_year_gives_everything_and_leaves_no_drift() -> None:
@@ -110,13 +111,15 @@ def test_a_stall_of_a_year_gives_everything_and_leaves_no_drift() -> None:
     year_ms = 365 * 86_400_000
     for key in range(500):
         wheel.add(key, START_MS + rng.randrange(year_ms))
-    given: list[int] = []
+    given: list[tuple[int, int]] = []
     while len(wheel):
         given += wheel.advance(START_MS + year_ms, 64)
-    assert sorted(given) == list(range(500))
+    assert sorted(key for _, key in given) == list(range(500))
+    ticks = [due_ms // TICK_MS for due_ms, _ in given]
+    assert ticks == sorted(ticks)
     wheel.add(7, START_MS + year_ms + 25)
     assert wheel.advance(START_MS + year_ms + 24, 64) == []
-    assert wheel.advance(START_MS + year_ms + 25, 64) == [7]
+    assert wheel.advance(START_MS + year_ms + 25, 64) == [(START_MS + year_ms + 25, 7)]
 
 
 def test_a_crowd_is_given_out_in_bounded_portions() -> None:

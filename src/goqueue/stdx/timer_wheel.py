@@ -23,6 +23,31 @@ _KEY_BITS = 63
 _KEY_MASK = (1 << _KEY_BITS) - 1
 # Slots smaller than this are not worth sweeping, and their earliest due time is cheap to find.
 _SMALL = 64
+# Slots larger than this are not sorted before they are given out.
+_SORTED = 4096
+
+
+class _Portion:
+    """A slot that is worked off from its front, a part at a time."""
+
+    __slots__ = ("_keys", "_position")
+
+    def __init__(self, keys: array[int]) -> None:
+        self._keys = keys
+        self._position = 0
+
+    def take(self, count: int) -> array[int]:
+        part = self._keys[self._position : self._position + count]
+        self._position += len(part)
+        return part
+
+    @property
+    def rest(self) -> array[int]:
+        return self._keys[self._position :]
+
+    @property
+    def exhausted(self) -> bool:
+        return self._position == len(self._keys)
 
 
 class TimerWheel:
@@ -36,9 +61,10 @@ class TimerWheel:
         # Per level: number of the slot (a tick shifted right) -> keys, and how many of them are dead.
         self._levels: tuple[dict[int, array[int]], ...] = tuple({} for _ in SHIFTS)
         self._dead: tuple[dict[int, int], ...] = tuple({} for _ in SHIFTS)
-        # Slots whose whole tick has passed, and slots of higher levels that the present has entered.
-        self._ripe: deque[array[int]] = deque()
-        self._spreading: deque[array[int]] = deque()
+        # Slots whose whole tick has passed, and slots of higher levels that the present has entered, with how far
+        # each has been worked off.
+        self._ripe: deque[_Portion] = deque()
+        self._spreading: deque[_Portion] = deque()
         # Timers that were set for a tick already passed, as due time and key in one number, smallest first.
         self._late: list[int] = []
 
@@ -106,7 +132,7 @@ class TimerWheel:
             return
         self._dead[level].pop(number, None)
         due, shift = self._due, SHIFTS[level]
-        alive = array("q", {key for key in slot if key in due and due[key] // TICK_MS >> shift == number})
+        alive = array("q", dict.fromkeys(key for key in slot if due.get(key, -1) // TICK_MS >> shift == number))
         if alive:
             self._levels[level][number] = alive
         else:
@@ -114,13 +140,13 @@ class TimerWheel:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int, limit: int) -> list[int]:
-        """Up to `limit` keys that are due, in about the order of their times; they are no longer set.
+    def advance(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
+        """Up to `limit` timers that are due as (due time, key), in the order of their ticks; they are no longer set.
 
         Looks at no more than `limit` timers, so that one call takes bounded time. `next_ms` tells whether more is
         to be done at once.
         """
-        due: list[int] = []
+        due: list[tuple[int, int]] = []
         budget = limit
         target = now_ms // TICK_MS
         while budget > 0:
@@ -138,40 +164,37 @@ class TimerWheel:
                 break
         return due
 
-    def _give(self, key: int, now_ms: int, due: list[int]) -> None:
+    def _give(self, key: int, now_ms: int, due: list[tuple[int, int]]) -> None:
         due_ms = self._due.get(key)
         if due_ms is None:
             return
         if due_ms <= now_ms:
             del self._due[key]
-            due.append(key)
+            due.append((due_ms, key))
         elif due_ms // TICK_MS < self._tick:
             # The clock was set back: it was due once and is not any more.
             heappush(self._late, due_ms << _KEY_BITS | key)
 
-    def _take_ripe(self, now_ms: int, budget: int, due: list[int]) -> int:
-        slot = self._ripe[0]
-        part = slot[:budget]
-        if len(part) == len(slot):
-            self._ripe.popleft()
-        else:
-            self._ripe[0] = slot[budget:]
+    def _take_ripe(self, now_ms: int, budget: int, due: list[tuple[int, int]]) -> int:
+        part = self._portion(self._ripe, budget)
         for key in part:
             self._give(key, now_ms, due)
         return len(part)
 
     def _spread(self, budget: int) -> int:
-        slot = self._spreading[0]
-        part = slot[-budget:]
-        if len(part) == len(slot):
-            self._spreading.popleft()
-        else:
-            del slot[-budget:]
+        part = self._portion(self._spreading, budget)
         for key in part:
             due_ms = self._due.get(key)
             if due_ms is not None:
                 self._place(key, due_ms)
         return len(part)
+
+    @staticmethod
+    def _portion(portions: deque[_Portion], count: int) -> array[int]:
+        part = portions[0].take(count)
+        if portions[0].exhausted:
+            portions.popleft()
+        return part
 
     def _step(self, target: int) -> None:
         """Move the present forward: one tick where the lowest level holds something, else to where one begins."""
@@ -195,7 +218,10 @@ class TimerWheel:
         slot = self._levels[0].pop(tick, None)
         self._dead[0].pop(tick, None)
         if slot is not None:
-            self._ripe.append(slot)
+            if len(slot) <= _SORTED:
+                # In order of their times; a crowd stays in the order in which it was set.
+                slot = array("q", sorted(slot, key=lambda key: self._due.get(key, 0)))
+            self._ripe.append(_Portion(slot))
 
     def _enter(self, before: int) -> None:
         """Spread the slot that the present has entered. Levels below the highest crossed one are empty by then."""
@@ -205,9 +231,9 @@ class TimerWheel:
                 slot = self._levels[level].pop(number, None)
                 self._dead[level].pop(number, None)
                 if slot is not None:
-                    self._spreading.append(slot)
+                    self._spreading.append(_Portion(slot))
 
-    def _look_at_present(self, now_ms: int, budget: int, due: list[int]) -> None:
+    def _look_at_present(self, now_ms: int, budget: int, due: list[tuple[int, int]]) -> None:
         """Some of the tick that is running may be due. A crowd waits for the end of the tick instead."""
         slot = self._levels[0].get(self._tick)
         if slot is None or len(slot) > budget or now_ms // TICK_MS < self._tick:
@@ -261,7 +287,7 @@ class TimerWheel:
     def check_invariants(self) -> None:
         """Every timer can be found where it will be looked for."""
         held = {entry & _KEY_MASK for entry in self._late}
-        held.update(*self._ripe, *self._spreading)
+        held.update(*(portion.rest for portion in (*self._ripe, *self._spreading)))
         for key, due_ms in self._due.items():
             tick = due_ms // TICK_MS
             level, number = self._slot_of(tick)
