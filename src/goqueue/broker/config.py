@@ -30,6 +30,10 @@ class BrokerConfig:
     fetch_bytes_max: int = 16 << 20
     # Messages of one publish request.
     publish_messages_max: int = 10_000
+    # How far ahead a message may be scheduled: 7.76 days, the reach of the wheel's four levels.
+    delay_max_ms: int = 670_464_000
+    # Delays are written down this often, so that a start reads little of the log.
+    delay_snapshot_interval_ms: int = 60_000
 
     def __post_init__(self) -> None:
         problems = [
@@ -57,4 +61,6 @@ _MINIMA = {
     "fetch_bytes_default": 1,
     "fetch_bytes_max": 1,
     "publish_messages_max": 1,
+    "delay_max_ms": 1,
+    "delay_snapshot_interval_ms": 10,
 }

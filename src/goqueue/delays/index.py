@@ -180,6 +180,11 @@ class DelayIndex:
             if due_ms is not None:
                 self._wheel.add(offset, due_ms)
 
+    def put_off(self, offset: int, due_ms: int) -> None:
+        """This one cannot be read now; it is tried again later, in this process."""
+        if self._taken.pop(offset, None) is not None:
+            self._wheel.add(offset, due_ms)
+
     def next_ms(self) -> int | None:
         """Nothing is due before this time; 0 when something is left to do at once."""
         return self._wheel.next_ms()
