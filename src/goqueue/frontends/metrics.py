@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from goqueue import __version__
 from goqueue.broker import BrokerApi, Partition, Phase
+from goqueue.frontends.delay_metrics import delay_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER_TOPICS = "_other"
@@ -127,6 +128,7 @@ class Metrics(Collector):
         yield from self._connection_families()
         yield from self.requests.families()
         yield from self._topic_families()
+        yield from delay_families(self._broker)
         yield from self._storage_families()
         if self._per_partition:
             yield from self._partition_families()
