@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from goqueue.cli import config, consume, produce, serve, status, topic
+from goqueue.cli import config, consume, delay, produce, serve, status, topic
 from goqueue.cli.options import AddressOption, ContextOption, Defaults, OutputOption
 from goqueue.cli.output import fail
 from goqueue.errors import GoQueueError
@@ -29,6 +29,7 @@ app.command("serve")(serve.serve)
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(delay.app, name="delay")
 app.command("status")(status.status)
 app.add_typer(config.app, name="config")
 app.command("version")(status.version)

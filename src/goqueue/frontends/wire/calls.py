@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
+from goqueue.frontends.wire.delay_calls import delay_calls
 from goqueue.frontends.wire.topic_calls import topic_calls
 
 Method = Callable[..., Awaitable[object]]
@@ -47,7 +48,7 @@ class _Call:
 
 class Calls:
     def __init__(self, broker: BrokerApi) -> None:
-        methods: dict[str, Method] = {**topic_calls(broker)}
+        methods: dict[str, Method] = {**topic_calls(broker), **delay_calls(broker)}
         self._calls = {name: _Call(name, method) for name, method in methods.items()}
 
     async def run(self, request: object) -> object:
