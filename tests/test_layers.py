@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("goqueue.coordination",),
     (
         "goqueue.delivery",
+        "goqueue.delays",
         "goqueue.groups",
         "goqueue.transactions",
         "goqueue.schemas",

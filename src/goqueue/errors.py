@@ -274,6 +274,33 @@ class GroupMismatchError(GoQueueError):
     code = "GROUP_MISMATCH"
 
 
+# -- delays -----------------------------------------------------------------------------------------------------
+
+
+class DelayInvalidError(InvalidRequestError):
+    """A delay that is negative, not a number, or given in two ways at once."""
+
+    code = "DELAY_INVALID"
+
+
+class DelayTooLongError(InvalidRequestError):
+    """The message would be due later than `delay_max_ms` from now."""
+
+    code = "DELAY_TOO_LONG"
+
+
+class DelayedNotFoundError(GoQueueError):
+    """No delayed message is known at this partition and offset."""
+
+    code = "DELAYED_NOT_FOUND"
+
+
+class DelayedFinishedError(GoQueueError):
+    """The delayed message is no longer pending; `state` says what became of it."""
+
+    code = "DELAYED_FINISHED"
+
+
 # -- connections ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from random import Random
 
 import pytest
@@ -99,6 +100,20 @@ def test_consecutive_batches_of_several_index_intervals_agree() -> None:
         assert (facts.offset_entries, facts.time_entries) == (expected.offset_entries, expected.time_entries)
         assert (ours.position, ours.next_index_at) == (theirs.position, theirs.next_index_at)
         offset += 3
+
+
+@given(
+    st.sampled_from([b"due", b"other", b"du"]),
+    st.binary(max_size=3) | st.integers(0, 10**21).map(lambda number: str(number).encode()) | st.just(b"0" * 20),
+    st.sampled_from([0x20, 0x28, 0x08, 0]),
+    st.integers(0, 3),
+)
+def test_due_times_agree(name: bytes, text: bytes, flags: int, min_offset: int) -> None:
+    batch = reference.encode_record(b"v", None, [(name, text), (b"due", b"1")], flags=flags, offset=2)
+    pairs, controls = kernel.collect_delayed(batch, b"due", min_offset)
+    expected, kept = reference.collect_delayed(batch, b"due", min_offset)
+    assert array("q", pairs).tolist() == [number for pair in expected for number in pair]
+    assert [record.raw() for record in controls] == kept
 
 
 @given(records, st.integers(0, 10**6))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from goqueue.broker.config import BrokerConfig
+from goqueue.broker.delays import Delays
 from goqueue.broker.disk_guard import DiskGuard, DiskState
 from goqueue.broker.gathering import Gathering, Placed
 from goqueue.broker.group_offsets import GroupOffsets
@@ -84,10 +85,12 @@ class BrokerApi:
             directory.disk, directory.path, config.disk_warn_percent, config.disk_refuse_percent
         )
         self.pins = Pins(self.topics, clock)
-        self._maintenance = Maintenance(self.topics, self.pins, self.disk_guard, clock, config)
         self.groups = GroupCoordinator(self.topics, clock, entropy, config)
         self.group_offsets = GroupOffsets(self.groups, self.topics, clock, config)
         self.group_poll = GroupPoll(self.groups, self.group_offsets, self.topics, self._read_for_group)
+        self.delays = Delays(self.topics, clock, config)
+        self._maintenance = Maintenance(self.topics, self.pins, self.disk_guard, clock, config)
+        self._maintenance.pinned_offset = self._pinned_offset
         self._turn = itertools.count()
         self._started_ns = clock.monotonic_ns()
 
@@ -101,12 +104,14 @@ class BrokerApi:
         try:
             broker = cls(directory, clock, entropy, config or BrokerConfig())
             await broker.topics.load()
+            await broker.delays.start()
             await broker.pins.load()
             await broker.groups.start()
             broker.disk_guard.look()
             broker._maintenance.start()
         except BaseException:
             if broker is not None:
+                await broker.delays.stop()
                 broker._commit.close()
             directory.close()
             raise
@@ -125,14 +130,24 @@ class BrokerApi:
         """Publish messages of one topic; one result per message, in order. A bad message costs only itself."""
         gathering = self.gather(topic, len(messages))
         for message in messages:
-            gathering.add(message.value, message.key, message.headers or None, message.priority, message.partition)
+            self._gather(gathering, message)
         results: list[Published] = [Published()] * len(messages)
         for placed in await self.publish_gathered(gathering, acks):
             for n, position in enumerate(placed.positions):
-                results[position] = Published(placed.partition, placed.base_offset + n, placed.timestamp_ns)
+                due_ms = gathering.delayed.get(position)
+                results[position] = Published(placed.partition, placed.base_offset + n, placed.timestamp_ns, due_ms)
         for position, error in gathering.errors.items():
             results[position] = Published(error=error)
         return results
+
+    def _gather(self, gathering: Gathering, message: Message) -> None:
+        try:
+            due_ms = self.delays.due_ms(message.delay_ms, message.deliver_at_ms)
+        except GoQueueError as error:
+            gathering.refuse(error)
+            return
+        headers = message.headers or None
+        gathering.add(message.value, message.key, headers, message.priority, message.partition, due_ms)
 
     def gather(self, topic: str, count: int) -> Gathering:
         """Begin to publish `count` messages: add them to the answer, then hand it to `publish_gathered`."""
@@ -155,7 +170,7 @@ class BrokerApi:
             if positions:
                 try:
                     partition = self.topics.partition(gathering.info.name, number)
-                    facts, settled = partition.append(builder.take(), self.clock.wall_ns(), durable=acks is Acks.ALL)
+                    facts, settled = self._append(partition, builder.take(), gathering.dues.get(number), acks)
                 except GoQueueError as error:
                     gathering.errors.update(dict.fromkeys(positions, error))
                 else:
@@ -169,6 +184,13 @@ class BrokerApi:
             else:
                 placed.append(Placed(number, positions, facts.base_offset, facts.max_timestamp_ns))
         return placed
+
+    def _append(
+        self, partition: Partition, batch: bytearray, dues: list[tuple[int, int]] | None, acks: Acks
+    ) -> tuple[BatchFacts, asyncio.Future[None]]:
+        if dues is not None:
+            return self.delays.append(partition, batch, dues, durable=acks is Acks.ALL)
+        return partition.append(batch, self.clock.wall_ns(), durable=acks is Acks.ALL)
 
     async def publish_batch(self, topic: str, number: int, batch: bytearray, acks: Acks = Acks.ALL) -> BatchFacts:
         """Publish records that the client has encoded (docs/formats/record.md); the buffer is stamped in place."""
@@ -316,6 +338,11 @@ class BrokerApi:
             raise NotReadyError(f"the broker is {self.phase}", phase=str(self.phase))
         await self.topics.delete(name)
 
+    def _pinned_offset(self, partition: Partition) -> int | None:
+        """The lowest offset that a pending delay or a reader's pin still needs."""
+        wanted = (self.delays.lowest_pending(partition), self.pins.lowest(partition))
+        return min((offset for offset in wanted if offset is not None), default=None)
+
     # -- state --------------------------------------------------------------------------------------------------
 
     @property
@@ -352,6 +379,7 @@ class BrokerApi:
         self.drain()
         await self._maintenance.stop()
         await self.groups.close()
+        await self.delays.stop()
         self.phase = Phase.CLOSED
         self._commit.close()
         self.directory.close()

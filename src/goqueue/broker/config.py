@@ -49,6 +49,10 @@ class BrokerConfig:
     # Partitions of one commit, and bytes of the text that may go with an offset.
     commit_partitions_max: int = 10_000
     commit_metadata_bytes_max: int = 4_096
+    # How far ahead a message may be scheduled: 7.76 days, the reach of the wheel's four levels.
+    delay_max_ms: int = 670_464_000
+    # Delays are written down this often, so that a start reads little of the log.
+    delay_snapshot_interval_ms: int = 60_000
 
     def __post_init__(self) -> None:
         problems = [
@@ -92,4 +96,6 @@ _MINIMA = {
     "group_topics_max": 1,
     "commit_partitions_max": 1,
     "commit_metadata_bytes_max": 0,
+    "delay_max_ms": 1,
+    "delay_snapshot_interval_ms": 10,
 }

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from goqueue.broker.topics import Topics
+from goqueue.delays import due_header
 from goqueue.errors import GoQueueError, RecordError
 from goqueue.metadata import TopicInfo
 from goqueue.model import partition_for_key
-from goqueue.record import BatchBuilder
+from goqueue.record import BatchBuilder, Flag
+
+_DELAYED = int(Flag.DELAYED)
 
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
@@ -28,13 +31,16 @@ class Placed(NamedTuple):
 
 
 class Gathering:
-    __slots__ = ("_topics", "_turn", "batches", "count", "errors", "info")
+    __slots__ = ("_topics", "_turn", "batches", "count", "delayed", "dues", "errors", "info")
 
     def __init__(self, topics: Topics, info: TopicInfo, turn: int) -> None:
         self.info = info
         self.count = 0
         self.batches: dict[int, tuple[BatchBuilder, list[int]]] = {}
         self.errors: dict[int, GoQueueError] = {}
+        # Due times of delayed messages: by position, and per partition as (place in the batch, due time).
+        self.delayed: dict[int, int] = {}
+        self.dues: dict[int, list[tuple[int, int]]] = {}
         self._topics = topics
         # Messages without key and partition of one request stay together.
         self._turn = turn % info.partition_count
@@ -46,8 +52,9 @@ class Gathering:
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        deliver_at_ms: int | None = None,
     ) -> None:
-        """Take one message; one that cannot be stored costs only itself."""
+        """Take one message; one that cannot be stored costs only itself. With `deliver_at_ms` it is a delayed one."""
         position = self.count
         self.count = position + 1
         try:
@@ -57,7 +64,12 @@ class Gathering:
             else:
                 number = self._turn if key is None else partition_for_key(key, self.info.partition_count)
             builder, positions = self.batches.get(number) or self._batch(number)
-            builder.add(value, key, headers, priority)
+            if deliver_at_ms is None:
+                builder.add(value, key, headers, priority)
+            else:
+                builder.add(value, key, [due_header(deliver_at_ms), *(headers or ())], priority, flags=_DELAYED)
+                self.delayed[position] = deliver_at_ms
+                self.dues.setdefault(number, []).append((len(positions), deliver_at_ms))
         except GoQueueError as error:
             self.errors[position] = error
         else:

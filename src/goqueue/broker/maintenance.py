@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from goqueue.broker.config import BrokerConfig
 from goqueue.broker.disk_guard import DiskGuard, DiskState
@@ -28,6 +29,8 @@ class Maintenance:
         self._clock = clock
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        # The lowest offset of a partition that retention must keep, asked before it removes anything.
+        self.pinned_offset: Callable[[Partition], int | None] = lambda partition: None
         self.deleted_segments = self.compactions = self.scrubbed_bytes = 0
 
     def start(self) -> None:
@@ -63,7 +66,7 @@ class Maintenance:
             now_ns = self._clock.wall_ns()
             partition.log.roll_if_old(now_ns)
             self.deleted_segments += apply_retention(
-                partition.log, now_ns=now_ns, pinned_offset=self._pins.lowest(partition)
+                partition.log, now_ns=now_ns, pinned_offset=self.pinned_offset(partition)
             )
             if partition.log.config.compact:
                 await self.compact(partition)

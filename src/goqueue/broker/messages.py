@@ -25,6 +25,9 @@ class Message:
     priority: int = 2
     # None lets the broker choose: by key, or in turn.
     partition: int | None = None
+    # When it becomes visible: after so long, or at a time. At most one of them; neither, 0 or the past is now.
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +37,6 @@ class Published:
     partition: int | None = None
     offset: int | None = None
     timestamp_ns: int | None = None
+    # When a delayed message becomes visible, at another offset; None for one that is visible now.
+    deliver_at_ms: int | None = None
     error: GoQueueError | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from goqueue.coordination import settler
 from goqueue.errors import GoQueueError
 from goqueue.model import TopicPartition
-from goqueue.record import BatchFacts, Flag
+from goqueue.record import VALUE_BYTES_MAX, BatchFacts, Flag
 from goqueue.storage import FileRange, GroupCommit, Log, TurnWriter
 
 # Flags that only the broker may set.
@@ -66,6 +66,11 @@ class Partition:
             batch, settler(settled), now_ns=now_ns, durable=durable, forbidden_flags=RESERVED_FLAGS
         )
         return facts, settled
+
+    def append_own(self, batch: bytearray, done: Done, now_ns: int, *, durable: bool) -> BatchFacts:
+        """Stamp a batch that the broker has built itself, with any flags; `done` is called when it is written or
+        durable, and at once when the write fails."""
+        return self._writer.append(batch, done, now_ns=now_ns, durable=durable, value_bytes_max=VALUE_BYTES_MAX)
 
     def when_durable(self, offset: int, done: Done) -> None:
         """Call `done` when everything below `offset` is durable, or with what makes it impossible."""

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from goqueue.cli import config, consume, group, pin, produce, serve, sql, status, topic
+from goqueue.cli import config, consume, delay, group, pin, produce, serve, sql, status, topic
 from goqueue.cli.options import AddressOption, ContextOption, Defaults, OutputOption
 from goqueue.cli.output import fail
 from goqueue.errors import GoQueueError
@@ -32,6 +32,7 @@ app.command("consume")(consume.consume)
 app.add_typer(pin.app, name="pin")
 app.command("sql")(sql.sql)
 app.add_typer(group.app, name="group")
+app.add_typer(delay.app, name="delay")
 app.command("status")(status.status)
 app.add_typer(config.app, name="config")
 app.command("version")(status.version)

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from goqueue.cli.delay import Times, read_times
 from goqueue.cli.options import AddressOption, OutputOption, connect, output_format
 from goqueue.cli.output import OutputFormat, fail, show
 from goqueue.client import SendResult, SyncProducer
@@ -83,6 +84,13 @@ def produce(
     priority: Annotated[str, typer.Option("--priority", help="0 to 4, or critical to background.")] = "normal",
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
     acks: Annotated[AcksChoice, typer.Option("--acks", help="When a message counts as sent.")] = AcksChoice.ALL,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="DURATION", help="Visible after this time, e.g. 5m or 1h30m.")
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option("--deliver-at", metavar="TIME", help="Visible at this time: RFC 3339 or ms since 1970."),
+    ] = None,
     tombstone: Annotated[bool, typer.Option("--tombstone", help="A null value, which deletes the key.")] = False,
     address: AddressOption = None,
     output: OutputOption = None,
@@ -90,6 +98,7 @@ def produce(
     """Publish messages and print where they are."""
     level, headers = read_priority(priority), read_headers(header or [])
     _check_use(value, file, key, key_separator, tombstone)
+    when = read_times(delay, deliver_at)
     single = tombstone or value is not None
     tally = Tally()
     with connect(ctx, address) as client, _lines(file, single) as lines:
@@ -102,10 +111,10 @@ def produce(
         # One message waits for no company.
         with client.producer(acks=acks.value, linger_ms=0 if single else 5) as producer:
             client.describe_topic(topic)
-            if not single and not headers and level == 2 and key is None and key_separator is None:
+            if not single and not headers and when is None and level == 2 and key is None and key_separator is None:
                 _send_values(producer, topic, _progress(messages, lines), partition, tally)
             else:
-                _send_each(producer, topic, _progress(messages, lines), headers, level, partition, tally)
+                _send_each(producer, topic, _progress(messages, lines), headers, level, partition, when, tally)
     _report(topic, tally, single, output_format(ctx, output))
     if tally.first_error is not None:
         fail(tally.first_error)
@@ -191,13 +200,15 @@ def _send_each(
     headers: list[tuple[str | bytes, str | bytes]],
     priority: int,
     partition: int | None,
+    when: Times | None,
     tally: Tally,
 ) -> None:
     waiting: deque[Future[SendResult]] = deque()
     for message in messages:
         if len(waiting) >= _WINDOW:
             tally.add_result(waiting.popleft())
-        waiting.append(producer.send(topic, message.value, message.key, headers or None, priority, partition))
+        times = (None, None) if when is None else (when.delay, when.deliver_at)
+        waiting.append(producer.send(topic, message.value, message.key, headers or None, priority, partition, *times))
     for answer in waiting:
         tally.add_result(answer)
 
@@ -242,6 +253,7 @@ def _single_fields(topic: str, tally: Tally) -> dict[str, object]:
         "partition": result.partition,
         "offset": result.offset,
         "timestamp_ns": result.timestamp_ns,
+        **({} if result.deliver_at_ms is None else {"deliver_at": result.deliver_at_ms}),
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from goqueue.client.consumer import Consumer, ConsumerConfig
+from goqueue.client.delays import Delay, Moment, delay_fields
 from goqueue.client.group_admin import GroupAdmin
 from goqueue.client.link import Link
 from goqueue.client.producer import Headers, Producer, ProducerConfig, SendResult
@@ -89,11 +90,16 @@ class Client(GroupAdmin):
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: Moment | None = None,
     ) -> SendResult:
-        """Publish one message durably and return where it is. For many messages use a producer."""
+        """Publish one message durably and return where it is. For many messages use a producer.
+
+        `delay` (seconds or a timedelta, by the broker's clock) or `deliver_at` (seconds since 1970 or a datetime) hides
+        it until then."""
         if self._producer is None:
             self._producer = self.producer(linger_ms=0)
-        return await self._producer.send_and_wait(topic, value, key, headers, priority, partition)
+        return await self._producer.send_and_wait(topic, value, key, headers, priority, partition, delay, deliver_at)
 
     def reader(
         self,
@@ -166,6 +172,30 @@ class Client(GroupAdmin):
         consumer = Consumer(*links, group, topics, self._config.client_id, ConsumerConfig(**options))
         self._consumers.append(consumer)
         return consumer
+
+    # -- delayed messages ---------------------------------------------------------------------------------------
+
+    async def delayed(self, topic: str, *, limit: int = 100, skip: int = 0) -> list[dict[str, Any]]:
+        """Messages of a topic that wait for their time, the earliest first."""
+        return list((await self._call("delay.list", topic=topic, limit=limit, skip=skip))["messages"])
+
+    async def get_delayed(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        """State and time of one delayed message."""
+        return dict(await self._call("delay.get", topic=topic, partition=partition, offset=offset))
+
+    async def cancel_delayed(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        """Cancel a message; `cancelled` in the answer is False when it is released already."""
+        return dict(await self._call("delay.cancel", topic=topic, partition=partition, offset=offset))
+
+    async def reschedule_delayed(
+        self, topic: str, partition: int, offset: int, *, delay: Delay | None = None, deliver_at: Moment | None = None
+    ) -> dict[str, Any]:
+        """Give a pending message another time."""
+        times = delay_fields(delay, deliver_at)
+        return dict(await self._call("delay.reschedule", topic=topic, partition=partition, offset=offset, **times))
+
+    async def delay_statistics(self) -> dict[str, Any]:
+        return dict(await self._call("delay.stats"))
 
     # -- topics -------------------------------------------------------------------------------------------------
 

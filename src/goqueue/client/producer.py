@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from goqueue.client.connection import Connection
+from goqueue.client.delays import Delay, Moment, delay_fields, send_delayed
 from goqueue.client.link import Backoff, Link
 from goqueue.errors import (
     BatchTooLargeError,
@@ -43,6 +44,8 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     partition: int
     offset: int
     timestamp_ns: int
+    # When a delayed message becomes visible, at another offset; None for one that is visible now.
+    deliver_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class Producer:
         self._room.set()
         # Batches completed since `send` last let the event loop run.
         self._unsent_batches = 0
+        # Delayed sends that are not answered yet.
+        self._delayed: set[asyncio.Task[SendResult]] = set()
         self._closed = False
 
     async def __aenter__(self) -> Producer:
@@ -177,8 +182,15 @@ class Producer:
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: Moment | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Accept a message, waiting for room if need be; the future that is returned is its result."""
+        """Accept a message, waiting for room if need be; the future that is returned is its result.
+
+        With `delay` (seconds) or `deliver_at` (a time) it goes alone and at once, and becomes visible then."""
+        if delay is not None or deliver_at is not None:
+            times = delay_fields(delay, deliver_at)
+            return self._send_delayed(topic, value, key, headers, priority, partition, times)
         state = self._topics.get(topic)
         if (
             state is None
@@ -197,9 +209,34 @@ class Producer:
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: Moment | None = None,
     ) -> SendResult:
         """Send a message and return where it is, or raise why it is not."""
-        return await (await self.send(topic, value, key, headers, priority, partition))
+        return await (await self.send(topic, value, key, headers, priority, partition, delay, deliver_at))
+
+    def _send_delayed(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        priority: int,
+        partition: int | None,
+        times: dict[str, int],
+    ) -> asyncio.Future[SendResult]:
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+
+        async def send() -> SendResult:
+            acks = self._config.acks
+            answer = await send_delayed(self._link, topic, value, key, headers, priority, partition, acks, times)
+            return SendResult(answer["partition"], answer["offset"], answer["timestamp_ns"], answer["deliver_at"])
+
+        task = self._loop.create_task(send())
+        self._delayed.add(task)
+        task.add_done_callback(self._delayed.discard)
+        return task
 
     def send_nowait(
         self,
@@ -299,6 +336,8 @@ class Producer:
                     self._leave(topic, lane)
         while tasks := [lane.task for topic in self._topics.values() for lane in topic.lanes if lane.task]:
             await asyncio.wait(tasks)
+        if self._delayed:
+            await asyncio.wait(set(self._delayed))
 
     async def close(self) -> None:
         """Flush and end. Nothing that was accepted is dropped; what could not be delivered has failed by then."""

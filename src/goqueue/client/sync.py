@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from goqueue.client.client import Client, ClientConfig, FetchedBlock
 from goqueue.client.consumer import Consumer
+from goqueue.client.delays import Delay, Moment
 from goqueue.client.producer import Headers, Producer, SendManyResult, SendResult
 from goqueue.client.reader import Reader, Start
 from goqueue.record import Record
@@ -67,9 +68,13 @@ class SyncProducer:
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: Moment | None = None,
     ) -> Future[SendResult]:
         """Hand a message over; the future is its result."""
-        return self._thread.submit(self._producer.send_and_wait(topic, value, key, headers, priority, partition))
+        return self._thread.submit(
+            self._producer.send_and_wait(topic, value, key, headers, priority, partition, delay, deliver_at)
+        )
 
     def send_many(self, topic: str, values: Sequence[bytes], *, partition: int | None = None) -> list[SendManyResult]:
         """Send many keyless messages and wait until all are answered."""
@@ -204,9 +209,30 @@ class SyncClient:
         headers: Headers | None = None,
         priority: int = 2,
         partition: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: Moment | None = None,
     ) -> SendResult:
         """Publish one message durably and return where it is."""
-        return self._thread.run(self._client.send(topic, value, key, headers, priority, partition))
+        return self._thread.run(self._client.send(topic, value, key, headers, priority, partition, delay, deliver_at))
+
+    def delayed(self, topic: str, *, limit: int = 100, skip: int = 0) -> list[dict[str, Any]]:
+        return self._thread.run(self._client.delayed(topic, limit=limit, skip=skip))
+
+    def get_delayed(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        return self._thread.run(self._client.get_delayed(topic, partition, offset))
+
+    def cancel_delayed(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        return self._thread.run(self._client.cancel_delayed(topic, partition, offset))
+
+    def reschedule_delayed(
+        self, topic: str, partition: int, offset: int, *, delay: Delay | None = None, deliver_at: Moment | None = None
+    ) -> dict[str, Any]:
+        return self._thread.run(
+            self._client.reschedule_delayed(topic, partition, offset, delay=delay, deliver_at=deliver_at)
+        )
+
+    def delay_statistics(self) -> dict[str, Any]:
+        return self._thread.run(self._client.delay_statistics())
 
     def producer(self, **options: Any) -> SyncProducer:
         async def make() -> Producer:

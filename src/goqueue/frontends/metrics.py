@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from goqueue import __version__
 from goqueue.broker import BrokerApi, Partition, Phase
+from goqueue.frontends.delay_metrics import delay_families
 from goqueue.frontends.group_metrics import group_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -128,6 +129,7 @@ class Metrics(Collector):
         yield from self._connection_families()
         yield from self.requests.families()
         yield from self._topic_families()
+        yield from delay_families(self._broker)
         yield from self._storage_families()
         yield from group_families(self._broker)
         if self._per_partition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goqueue.broker import BrokerApi
+from goqueue.delays import Delayed
 from goqueue.metadata import TopicInfo
 
 
@@ -26,4 +27,31 @@ def size_fields(broker: BrokerApi, topic: str) -> dict[str, object]:
             str(number): {"earliest": log.log_start_offset, "latest": log.log_end_offset}
             for number, log in enumerate(logs)
         },
+    }
+
+
+def delayed_fields(broker: BrokerApi, partition: int, delayed: Delayed) -> dict[str, object]:
+    """A delayed message and when it comes; where its copy is once it has come."""
+    fields: dict[str, object] = {"partition": partition, "offset": delayed.offset, "state": str(delayed.state)}
+    if delayed.due_ms is not None:
+        remaining_ms = max(0, delayed.due_ms - broker.delays.now_ms())
+        fields |= {"deliver_at": delayed.due_ms, "remaining_ms": remaining_ms}
+    if delayed.released_offset is not None:
+        fields["released_offset"] = delayed.released_offset
+    return fields
+
+
+def delay_statistics(broker: BrokerApi) -> dict[str, object]:
+    counts = broker.delays.counts
+    return {
+        "pending": broker.delays.pending_count(),
+        "scheduled": counts.scheduled,
+        "released": counts.released,
+        "cancelled": counts.cancelled,
+        "rescheduled": counts.rescheduled,
+        "expired": counts.expired,
+        "unreadable": counts.unreadable,
+        "lateness_max_ms": counts.lateness_max_ms,
+        "lateness_mean_ms": round(counts.lateness_ms / counts.released, 3) if counts.released else 0,
+        "topics": broker.delays.pending_by_topic(),
     }

@@ -121,8 +121,12 @@ def error_body(error: GoQueueError) -> bytes:
 def read_error(body: bytes) -> GoQueueError:
     """The error a peer sent, as the class that its code names."""
     fields = unpack(body)
-    if not isinstance(fields, dict):
-        return ProtocolError("an error without fields")
+    return error_of(fields) if isinstance(fields, dict) else ProtocolError("an error without fields")
+
+
+def error_of(fields: dict[str, object]) -> GoQueueError:
+    """The error that `as_dict` made these of."""
+    fields = dict(fields)
     code, message = str(fields.pop("code", "")), str(fields.pop("message", ""))
     fields.pop("retriable", None)
     context = {str(name): value for name, value in fields.items()}

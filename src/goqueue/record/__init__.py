@@ -16,6 +16,7 @@ from goqueue.record._kernel import (
     Columns,
     IndexCursor,
     Record,
+    collect_delayed,
     collect_keys,
     crc32c,
     decode,
@@ -32,7 +33,7 @@ from goqueue.record._kernel import (
     verify,
     whole_records,
 )
-from goqueue.record.layout import INVISIBLE_FLAGS, Flag, Priority, encode, gap_marker
+from goqueue.record.layout import INVISIBLE_FLAGS, ControlKind, Flag, Priority, encode, gap_marker
 
 __all__ = [
     "HEADERS_BYTES_MAX",
@@ -46,10 +47,12 @@ __all__ = [
     "BatchBuilder",
     "BatchFacts",
     "Columns",
+    "ControlKind",
     "Flag",
     "IndexCursor",
     "Priority",
     "Record",
+    "collect_delayed",
     "collect_keys",
     "crc32c",
     "decode",

@@ -359,6 +359,67 @@ def decode_columns(batch, uint8_t skip_flags=0, int64_t min_offset=0, int64_t ma
         PyBuffer_Release(&view)
 
 
+# -- delays -----------------------------------------------------------------------------------------------------
+
+cdef int64_t _due_in(const uint8_t *block, size_t size, const uint8_t *name, size_t name_bytes) noexcept nogil:
+    """The number in the first header when it has this name, else 0. The block has been checked."""
+    cdef const uint8_t *p = block + 2
+    cdef size_t length, i
+    cdef int64_t due = 0
+    if size < 4 + name_bytes or gq_load16(p) != name_bytes or memcmp(p + 2, name, name_bytes) != 0:
+        return 0
+    p += 2 + name_bytes
+    length = gq_load16(p)
+    if length < 1 or length > 20:
+        return 0
+    for i in range(length):
+        if p[2 + i] < 0x30 or p[2 + i] > 0x39 or due > (INT64_MAX - 9) // 10:
+            return 0
+        due = due * 10 + (p[2 + i] - 0x30)
+    return due
+
+
+def collect_delayed(data, bytes due_name not None, int64_t min_offset=0):
+    """What a reader of delays needs of a batch, from `min_offset` on: (offset, due time) of its delayed records as
+    native 64-bit pairs, and its control records. The due time is the decimal text of the first header, if that has
+    the name `due_name`; 0 where there is none."""
+    cdef bytes base = data if type(data) is bytes else bytes(memoryview(data))
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(base)
+    cdef const uint8_t *name = <const uint8_t *>PyBytes_AS_STRING(due_name)
+    cdef size_t name_bytes = PyBytes_GET_SIZE(due_name)
+    cdef size_t size = PyBytes_GET_SIZE(base)
+    cdef size_t at = 0
+    cdef Py_ssize_t used = 0, room = 0
+    cdef int64_t *out
+    cdef Span s
+    cdef int status
+    cdef Record record
+    cdef bytearray pairs = bytearray()
+    cdef list controls = []
+    while at < size:
+        status = _check(p + at, size - at, VALUE_MAX, &s)
+        if status != OK:
+            raise _error(status, at, &s)
+        if s.offset >= min_offset:
+            if s.flags & CONTROL:
+                record = Record.__new__(Record)
+                record._base = base
+                record._p = p + at
+                record.partition = -1
+                controls.append(record)
+            elif s.flags & DELAYED:
+                if used == room:
+                    room = max(64, room * 2)
+                    PyByteArray_Resize(pairs, room * 16)
+                out = <int64_t *>PyByteArray_AS_STRING(pairs)
+                out[2 * used] = s.offset
+                out[2 * used + 1] = _due_in(p + at + s.size - s.headers_bytes, s.headers_bytes, name, name_bytes)
+                used += 1
+        at += s.size
+    PyByteArray_Resize(pairs, used * 16)
+    return bytes(pairs), controls
+
+
 # -- compaction -------------------------------------------------------------------------------------------------
 
 cdef inline bint _compactable(Span *s) noexcept nogil:

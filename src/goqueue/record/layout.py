@@ -44,6 +44,10 @@ class ControlKind(IntEnum):
 
     TRANSACTION = 0
     GAP = 1
+    # Delayed messages (docs/formats/record.md): what became of those that the value lists.
+    RELEASED = 2
+    CANCELLED = 3
+    RESCHEDULED = 4
 
 
 def encode(records: Iterable[tuple[bytes | None, bytes | None]]) -> bytearray:

@@ -237,10 +237,20 @@ class Log:
         self.write_staged()
         return facts
 
-    def stage(self, batch: bytearray | memoryview, *, now_ns: int, forbidden_flags: int = 0) -> BatchFacts:
-        """Stamp a batch in place for the next `write_staged`; a refused batch changes nothing."""
+    def stage(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        now_ns: int,
+        forbidden_flags: int = 0,
+        value_bytes_max: int | None = None,
+    ) -> BatchFacts:
+        """Stamp a batch in place for the next `write_staged`; a refused batch changes nothing.
+
+        `value_bytes_max` stands in for the setting, which may have been lowered since a value was accepted."""
         cursor = self._reserve(len(batch), now_ns)
-        facts = stamp(batch, self._staged_end, now_ns, cursor, self._config.value_bytes_max, forbidden_flags)
+        limit = self._config.value_bytes_max if value_bytes_max is None else value_bytes_max
+        facts = stamp(batch, self._staged_end, now_ns, cursor, limit, forbidden_flags)
         self._staged.append(batch)
         self._staged_facts.append(facts)
         self._staged_end = facts.next_offset

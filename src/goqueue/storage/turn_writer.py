@@ -35,10 +35,17 @@ class TurnWriter:
         self._waiting: list[tuple[Done, bool]] = []
 
     def append(
-        self, batch: bytearray | memoryview, done: Done, *, now_ns: int, durable: bool, forbidden_flags: int = 0
+        self,
+        batch: bytearray | memoryview,
+        done: Done,
+        *,
+        now_ns: int,
+        durable: bool,
+        forbidden_flags: int = 0,
+        value_bytes_max: int | None = None,
     ) -> BatchFacts:
         """Stamp `batch`, which must stay untouched until `done` is called; raises when it is refused."""
-        facts = self._log.stage(batch, now_ns=now_ns, forbidden_flags=forbidden_flags)
+        facts = self._log.stage(batch, now_ns=now_ns, forbidden_flags=forbidden_flags, value_bytes_max=value_bytes_max)
         if not self._waiting:
             self._soon(self._end_turn)
         self._waiting.append((done, durable))

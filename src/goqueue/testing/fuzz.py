@@ -246,6 +246,7 @@ def kernel_outcomes(case: Case) -> Iterator[tuple[str, object]]:
     yield "whole_records", kernel.whole_records(data, case.position)
     yield "find_offset", outcome(lambda: kernel.find_offset(data, case.min_offset))
     yield "find_timestamp", outcome(lambda: kernel.find_timestamp(data, case.wanted_ns, case.min_offset))
+    yield "collect_delayed", outcome(lambda: _delayed(*kernel.collect_delayed(data, b"h", case.min_offset)))
     latest: dict[bytes, int] = {}
     yield "collect_keys", (outcome(lambda: kernel.collect_keys(data, latest)), latest)
     yield "retain_latest", outcome(lambda: bytes(kernel.retain_latest(data, latest, case.wanted_ns)))
@@ -288,6 +289,11 @@ def _records(records: list[kernel.Record]) -> object:
     return [(r.offset, r.timestamp_ns, r.priority, r.flags, r.key, r.value, r.headers, r.raw()) for r in records]
 
 
+def _delayed(pairs: bytes, controls: list[kernel.Record]) -> object:
+    numbers = array("q", pairs).tolist()
+    return list(zip(numbers[::2], numbers[1::2], strict=True)), [record.raw() for record in controls]
+
+
 def _columns(columns: kernel.Columns) -> object:
     """The columns' numbers and the concatenated bytes; their Arrow form is compared in tests/record."""
     return (
@@ -310,6 +316,7 @@ def reference_outcomes(case: Case) -> Iterator[tuple[str, object]]:
     yield "whole_records", reference.whole_records(data, case.position)
     yield "find_offset", outcome(lambda: reference.find_offset(data, case.min_offset))
     yield "find_timestamp", outcome(lambda: reference.find_timestamp(data, case.wanted_ns, case.min_offset))
+    yield "collect_delayed", outcome(lambda: reference.collect_delayed(data, b"h", case.min_offset))
     latest: dict[bytes, int] = {}
     yield "collect_keys", (outcome(lambda: reference.collect_keys(data, latest)), latest)
     yield "retain_latest", outcome(lambda: reference.retain_latest(data, latest, case.wanted_ns))
@@ -379,6 +386,7 @@ def call_all(case: Case) -> int:
         lambda: kernel.whole_records(data, case.position),
         lambda: kernel.find_offset(data, case.min_offset),
         lambda: kernel.find_timestamp(data, case.wanted_ns, case.min_offset),
+        lambda: kernel.collect_delayed(data, b"h", case.min_offset),
         lambda: kernel.collect_keys(data, latest),
         lambda: kernel.retain_latest(data, latest, case.wanted_ns),
         lambda: kernel.index_floor(data, case.min_offset),

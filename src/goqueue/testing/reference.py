@@ -444,6 +444,32 @@ def whole_records(data: bytes, bytes_max: int) -> int:
     return end
 
 
+# -- delays -----------------------------------------------------------------------------------------------------
+
+
+def collect_delayed(data: bytes, due_name: bytes, min_offset: int = 0) -> tuple[list[tuple[int, int]], list[bytes]]:
+    """(offset, due time) of the delayed records, and the control records as they stand."""
+    pairs, controls = [], []
+    for _, record in _records(data):
+        if record.offset < min_offset:
+            continue
+        if record.flags & CONTROL:
+            controls.append(record.raw)
+        elif record.flags & DELAYED:
+            pairs.append((record.offset, _due_in(record.header_pairs, due_name)))
+    return pairs, controls
+
+
+def _due_in(pairs: tuple[Pair, ...], due_name: bytes) -> int:
+    if not pairs or pairs[0][0] != due_name:
+        return 0
+    text = pairs[0][1]
+    if not 1 <= len(text) <= 20 or not all(0x30 <= byte <= 0x39 for byte in text):
+        return 0
+    # The last digit must fit whatever it is, as it is read digit by digit.
+    return int(text) if int(text) // 10 <= (2**63 - 10) // 10 else 0
+
+
 # -- compaction -------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from goqueue import __version__
 from goqueue.broker import BrokerApi
 from goqueue.errors import GoQueueError, InvalidRequestError
 from goqueue.frontends.http.config import HttpConfig
+from goqueue.frontends.http.delays import delay_routes
 from goqueue.frontends.http.errors import MediaTypeError, MethodNotAllowedError, PathNotFoundError
 from goqueue.frontends.http.exchange import Answer
 from goqueue.frontends.http.gate import Gate
@@ -35,7 +36,7 @@ def build(broker: BrokerApi, config: HttpConfig, metrics: Metrics) -> Gate:
         root_path_in_servers=False,
     )
     groups = (group_routes(broker), group_offset_routes(broker))
-    routers = (topic_routes(broker), *groups, health_routes(broker, metrics))
+    routers = (topic_routes(broker), *groups, delay_routes(broker), health_routes(broker, metrics))
     for router in routers:
         app.include_router(router)
     _answer_errors(app, [route for router in routers for route in router.routes])

@@ -14,9 +14,9 @@ _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _DESCRIPTIONS = {
     400: "The request is wrong.",
     403: "The topic is internal.",
-    404: "There is no such topic, partition or group.",
+    404: "There is no such topic, partition, group or message.",
     405: "The path does not take this method.",
-    409: "It exists already, or the member or its generation is not current.",
+    409: "It exists or is finished already, or the member or its generation is not current.",
     413: "Too large.",
     415: "The body is of another type.",
     429: "A limit is reached; try again later.",
@@ -238,6 +238,15 @@ def _schemas() -> Json:
             "anyOf": [{**number, "minimum": 0, "maximum": 4}, {**text, "enum": _LANES}, {"type": "null"}],
             "description": "0 critical to 4 background, 2 normal when absent.",
         },
+        "delay": {
+            "anyOf": [*_DURATION["anyOf"], {"type": "null"}],
+            "description": "Becomes visible after this time; `5m`, `PT5M` or milliseconds.",
+        },
+        "deliver_at": {
+            "anyOf": [*_TIME["anyOf"], {"type": "null"}],
+            "description": "Becomes visible at this time; not with delay.",
+        },
+        "deliverAt": {"anyOf": [*_TIME["anyOf"], {"type": "null"}], "description": "The same as deliver_at."},
         "traceparent": {
             "anyOf": [{**text, "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"}, {"type": "null"}],
             "description": "W3C Trace Context; stored as a header.",
@@ -249,6 +258,7 @@ def _schemas() -> Json:
         "timestamp": {**number, "description": "Milliseconds since 1970."},
         "priority": number,
         "delayed": {"type": "boolean"},
+        "deliver_at": {**number, "description": "When a delayed message becomes visible, in ms since 1970."},
         "error": {"$ref": "#/components/schemas/ErrorFields"},
     }
     shown: Json = {

@@ -37,6 +37,8 @@ class RawRequest(Struct, forbid_unknown_fields=True, gc=False):
     acks: AcksName = "all"
 
 
+# How the result of a message that is visible now ends.
+_VISIBLE = b'"delayed":false}'
 _plain = msgspec.json.Decoder(PlainRequest)
 _rich = msgspec.json.Decoder(RichRequest)
 _raw = msgspec.json.Decoder(RawRequest)
@@ -57,7 +59,7 @@ class Publisher:
             _add_plain(gathering, request.messages)
             priorities = None
         else:
-            priorities = [_add(gathering, message) for message in request.messages]
+            priorities = [_add(self._broker, gathering, message) for message in request.messages]
         placed = await self._broker.publish_gathered(gathering, ACKS[request.acks])
         if not gathering.errors:
             return Answer(200, b'{"results":[%s]}' % _results(gathering, placed, priorities))
@@ -109,7 +111,7 @@ def _add_plain(gathering: Gathering, messages: list[PlainMessage]) -> None:
     gathering.add_plain([message.value.encode() for message in messages], keys)
 
 
-def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
+def _add(broker: BrokerApi, gathering: Gathering, message: RichMessage | Raw) -> int:
     """Hand one message over, or its refusal; returns its priority."""
     try:
         if isinstance(message, Raw):
@@ -123,6 +125,7 @@ def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
             None if bare else values.read_headers(message),
             priority,
             message.partition,
+            _due_ms(broker, message) if values.is_delayed(message) else None,
         )
     except GoQueueError as error:
         gathering.refuse(error)
@@ -131,6 +134,11 @@ def _add(gathering: Gathering, message: RichMessage | Raw) -> int:
     else:
         return priority
     return 0
+
+
+def _due_ms(broker: BrokerApi, message: RichMessage) -> int | None:
+    deliver_at_ms = values.read_deliver_at_ms(message.deliver_at, message.deliverAt)
+    return broker.delays.due_ms(values.read_delay_ms(message.delay), deliver_at_ms)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------
@@ -147,6 +155,9 @@ def _results(gathering: Gathering, placed: list[Placed], priorities: list[int] |
         texts = {lane: _run(batch, lane, b"\n").split(b"\n") for lane in lanes}
         for n, position in enumerate(batch.positions):
             results[position] = texts[Priority.NORMAL if priorities is None else priorities[position]][n]
+    for position, due_ms in gathering.delayed.items():
+        head = results[position].removesuffix(_VISIBLE)
+        results[position] = b'%s"delayed":true,"deliver_at":%d}' % (head, due_ms)
     for position, error in gathering.errors.items():
         results[position] = error_body(error)
     return b",".join(results)
@@ -155,7 +166,7 @@ def _results(gathering: Gathering, placed: list[Placed], priorities: list[int] |
 def _run(batch: Placed, priority: int, separator: bytes) -> bytes:
     """The results of a whole batch: its offsets as JSON numbers, with the rest put between them."""
     head = b'{"partition":%d,"offset":' % batch.partition
-    tail = b',"timestamp":%d,"priority":%d,"delayed":false}' % (batch.timestamp_ns // 1_000_000, priority)
+    tail = b',"timestamp":%d,"priority":%d,%s' % (batch.timestamp_ns // 1_000_000, priority, _VISIBLE)
     if len(batch.positions) == 1:
         return b"%s%d%s" % (head, batch.base_offset, tail)
     offsets = _encode(list(range(batch.base_offset, batch.base_offset + len(batch.positions))))

@@ -11,13 +11,14 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from goqueue.errors import InvalidRequestError
 from goqueue.frontends.http.errors import FeatureUnavailableError
+from goqueue.frontends.http.times import parse_duration_ms, parse_time_ns
 from goqueue.record import Priority, Record
 
 AcksName = Literal["none", "leader", "all"]
@@ -30,10 +31,6 @@ _PRIORITIES: dict[int | str | None, int] = {
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _QUOTE = ord('"')
 _text = msgspec.json.Decoder(str)
-
-
-_UNAVAILABLE = ("delay", "deliver_at", "deliverAt", "ttl")
-_NOT_GIVEN = (None, None, None, None)
 
 
 class PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
@@ -57,10 +54,10 @@ class RichMessage(Struct, forbid_unknown_fields=True, gc=False):
     partition: int | None = None
     priority: int | str | None = None
     traceparent: str | None = None
+    delay: int | str | None = None
+    deliver_at: int | str | None = None
+    deliverAt: int | str | None = None
     # Not carried out yet, and therefore refused.
-    delay: object = None
-    deliver_at: object = None
-    deliverAt: object = None
     ttl: object = None
 
 
@@ -151,11 +148,25 @@ def _one_of(text: str | UnsetType, base64: str | UnsetType, name: str) -> bytes:
 
 def check_available(message: RichMessage) -> None:
     """Refuse what would have to be ignored."""
-    given = message.delay, message.deliver_at, message.deliverAt, message.ttl
-    if given != _NOT_GIVEN:
-        names = (name for name, value in zip(_UNAVAILABLE, given, strict=True) if value is not None)
-        name = next(names)
-        raise FeatureUnavailableError(f"{name} is not available yet; publish without it", field=name)
+    if message.ttl is not None:
+        raise FeatureUnavailableError("ttl is not available yet; publish without it", field="ttl")
+
+
+def is_delayed(message: RichMessage) -> bool:
+    return message.delay is not None or message.deliver_at is not None or message.deliverAt is not None
+
+
+def read_delay_ms(delay: int | str | None) -> int | None:
+    """A duration as text or milliseconds; negative numbers are the broker's to refuse."""
+    return parse_duration_ms(delay, "delay") if isinstance(delay, str) else delay
+
+
+def read_deliver_at_ms(deliver_at: int | str | None, alias: int | str | None) -> int | None:
+    """A time as text or milliseconds since 1970, rounded up: never early."""
+    if deliver_at is not None and alias is not None:
+        raise InvalidRequestError("deliver_at and deliverAt are the same field; give one of them")
+    given = alias if deliver_at is None else deliver_at
+    return -(-parse_time_ns(given, "deliver_at") // 1_000_000) if isinstance(given, str) else given
 
 
 # -- out --------------------------------------------------------------------------------------------------------
@@ -213,3 +224,15 @@ def _show_header(name: str | bytes, value: bytes, *, base64: bool) -> dict[str, 
 
 def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
+
+
+def show_stored(partition: int, record: Record, *, hidden_header: str) -> dict[str, Any]:
+    """One record as a plain object, without a header that is the broker's own."""
+    (shown,) = show_records(partition, [record], base64=False)
+    fields: dict[str, Any] = msgspec.to_builtins(shown)
+    headers = fields["headers"]
+    if isinstance(headers, dict):
+        headers.pop(hidden_header, None)
+    else:
+        fields["headers"] = [header for header in headers if header.get("name") != hidden_header]
+    return fields

@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.broker import BrokerApi
 from goqueue.errors import InvalidRequestError
+from goqueue.frontends.wire.delay_calls import delay_calls
 from goqueue.frontends.wire.group_calls import group_calls
 from goqueue.frontends.wire.log_calls import log_calls
 from goqueue.frontends.wire.pin_calls import pin_calls
@@ -50,7 +51,7 @@ class _Call:
 
 class Calls:
     def __init__(self, broker: BrokerApi) -> None:
-        nouns = (topic_calls, log_calls, pin_calls, group_calls)
+        nouns = (topic_calls, log_calls, pin_calls, group_calls, delay_calls)
         methods: dict[str, Method] = {name: call for calls in nouns for name, call in calls(broker).items()}
         self._calls = {name: _Call(name, method) for name, method in methods.items()}
 

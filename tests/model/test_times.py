@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import InvalidRequestError
-from goqueue.frontends.http.times import format_duration, parse_duration_ms, parse_time_ns
+from goqueue.model.times import format_duration, parse_duration_ms, parse_time_ns
 
 
 @pytest.mark.parametrize(
