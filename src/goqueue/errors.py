@@ -212,6 +212,13 @@ class NotReadyError(GoQueueError):
     retriable = True
 
 
+class RunBrokenError(GoQueueError):
+    """An earlier batch of the same run was refused; storing this one would put it in front of that batch."""
+
+    code = "RUN_BROKEN"
+    retriable = True
+
+
 class AddressUnavailableError(GoQueueError):
     """A port the broker should listen on is taken, or may not be used."""
 

@@ -27,6 +27,8 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._correlation = 0
+        # Numbers of the runs under way, by route.
+        self._runs: dict[bytes, set[int]] = {}
         self._room = asyncio.Event()
         self._room.set()
         self._answer_bytes_max = _GREETING_BYTES_MAX
@@ -86,6 +88,20 @@ class Connection(asyncio.BufferedProtocol):
         length = wire.LENGTH_MIN + sum(map(len, parts))
         assert self._transport is not None
         self._transport.write(b"".join((wire.HEADER.pack(length, api, wire.OK, correlation), *parts)))
+
+    def begin_run(self, route: bytes) -> int:
+        """A number for a run of PRODUCE requests that no other run to this partition has; 0 when all are taken."""
+        taken = self._runs.setdefault(route, set())
+        number = next((number for number in range(1, wire.RUN_MAX + 1) if number not in taken), 0)
+        taken.add(number)
+        return number
+
+    def end_run(self, route: bytes, number: int) -> None:
+        """Nothing of the run is under way any more."""
+        taken = self._runs.get(route, set())
+        taken.discard(number)
+        if not taken:
+            self._runs.pop(route, None)
 
     async def call(self, method: str, **arguments: object) -> object:
         """A method of the control plane."""

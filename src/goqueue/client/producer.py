@@ -148,7 +148,7 @@ class Producer:
     def __init__(self, link: Link, config: ProducerConfig) -> None:
         self._link = link
         self._config = config
-        self._acks = bytes((ACKS[config.acks], 0))
+        self._acks = ACKS[config.acks]
         self._loop = asyncio.get_running_loop()
         # Looked up once: these are read for every message.
         self._create_future = self._loop.create_future
@@ -427,23 +427,40 @@ class Producer:
 
     async def _pipeline(self, lane: _Lane, in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]]) -> None:
         connection = await self._link.connection()
+        # The broker takes nothing of a run behind a batch that it has refused: what is sent again keeps its place.
+        run = connection.begin_run(lane.route) if self._acks else 0
+        try:
+            await self._pipeline_run(lane, in_flight, connection, run)
+        finally:
+            connection.end_run(lane.route, run)
+
+    async def _pipeline_run(
+        self,
+        lane: _Lane,
+        in_flight: deque[tuple[_Batch, asyncio.Future[bytes]]],
+        connection: Connection,
+        run: int,
+    ) -> None:
+        head, later = bytes((self._acks, run | wire.RUN_BEGINS if run else 0)), bytes((self._acks, run))
+        in_flight_max = self._config.in_flight_max if run else 1
         while lane.waiting or in_flight:
-            while lane.waiting and len(in_flight) < self._config.in_flight_max:
+            while lane.waiting and len(in_flight) < in_flight_max:
                 batch = lane.waiting[0]
                 assert batch.data is not None
                 if len(batch.data) + len(lane.route) + _FRAME_OVERHEAD_BYTES > connection.frame_bytes_max:
                     lane.waiting.popleft()
                     self._release(batch)
                     batch.fail(_too_large(len(batch.data), connection.frame_bytes_max))
-                elif self._acks[0] == 0:
+                elif self._acks == 0:
                     # Taken out only when it has left: a lost connection must find it in its place.
-                    connection.tell(Api.PRODUCE, self._acks, lane.route, batch.data)
+                    connection.tell(Api.PRODUCE, head, lane.route, batch.data)
                     lane.waiting.popleft()
                     self._release(batch)
                     batch.resolve(lane.partition, -1, -1, len(batch.futures))
                 else:
                     lane.waiting.popleft()
-                    in_flight.append((batch, connection.request(Api.PRODUCE, self._acks, lane.route, batch.data)))
+                    in_flight.append((batch, connection.request(Api.PRODUCE, head, lane.route, batch.data)))
+                    head = later
             if in_flight:
                 await self._take_answer(lane, connection, in_flight)
             else:

@@ -5,7 +5,7 @@ response carries the api and correlation of its request and status 0 (body as be
 
     HELLO    magic `GOQW`, lowest version u16, highest version u16, client id (u16 length, text)
              -> version u16, frame_bytes_max u32, server version (u16 length, text)
-    PRODUCE  acks u8, 0 u8, topic (u16 length, text), partition u32, batch
+    PRODUCE  acks u8, run u8, topic (u16 length, text), partition u32, batch
              -> base_offset i64, timestamp_ns i64, count u32        (no response for acks none)
     FETCH    topic (u16 length, text), partition u32, offset i64, bytes_max u32, wait_ms u32, isolation u8
              -> high_watermark i64, last_stable_offset i64, log_start_offset i64, whole records
@@ -38,6 +38,10 @@ HELLO_REPLY = struct.Struct(">HIH")
 
 OK = 0
 FAILED = 1
+
+# The run of a PRODUCE: a number from 1 to 127, with the top bit set in the first request of a run. 0 is no run.
+RUN_BEGINS = 0x80
+RUN_MAX = 0x7F
 
 
 class Api(IntEnum):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from goqueue import __version__
 from goqueue.broker import Acks, Partition
-from goqueue.errors import GoQueueError, LimitExceededError, ProtocolError
+from goqueue.errors import GoQueueError, LimitExceededError, ProtocolError, RunBrokenError
 from goqueue.protocol import wire
 from goqueue.protocol.wire import Api
 from goqueue.record import BatchFacts
@@ -29,12 +29,18 @@ _GREETING_BYTES_MAX = 1 << 10
 # Fetched bytes that may wait to be sent; a fetch beyond it is answered when the peer has taken what it asked for.
 _ANSWER_BYTES_MAX = 4 << 20
 
-# (correlation, facts, acks) of a batch staged in this wake-up
-_Staged = tuple[int, BatchFacts, int]
+# Broken runs of one connection that a client may leave behind; ours leaves none.
+_BROKEN_RUNS_MAX = 4_096
+# With more fetched bytes than this, answers are handed over side by side: joining them would copy the records.
+_JOIN_BYTES_MAX = 64 << 10
+
+# (correlation, facts, acks, run) of a batch staged in this wake-up
+_Staged = tuple[int, BatchFacts, int, int]
 
 
 class WireConnection(asyncio.BufferedProtocol):
     __slots__ = (
+        "_broken_runs",
         "_buffer",
         "_can_write",
         "_closed",
@@ -68,6 +74,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         # Fetched bytes in `_out`.
         self._out_bytes = 0
+        # Runs in which a batch was refused that the peer will send again, by route and number.
+        self._broken_runs: set[tuple[bytes, int]] = set()
         self._staged: dict[Partition, list[_Staged]] = {}
         self._tasks: set[asyncio.Task[None]] | None = None
         self._can_write: asyncio.Event | None = None
@@ -187,23 +195,44 @@ class WireConnection(asyncio.BufferedProtocol):
     def _produce(self, buffer: memoryview, start: int, end: int, correlation: int, now_ns: int) -> None:
         if end - start < wire.PRODUCE_HEAD.size + 4:
             raise ProtocolError("a produce request is too short")
-        acks, _, topic_bytes = wire.PRODUCE_HEAD.unpack_from(buffer, start)
+        acks, run, topic_bytes = wire.PRODUCE_HEAD.unpack_from(buffer, start)
         batch = start + wire.PRODUCE_HEAD.size + topic_bytes + 4
         if batch > end or acks > Acks.ALL:
             raise ProtocolError("a produce request contradicts itself")
+        route = bytes(buffer[start + 2 : batch])
         try:
+            if self._broken_runs and run:
+                self._check_run(route, run)
             self._server.broker.check_writable()
-            partition = self._server.partition(bytes(buffer[start + 2 : batch]))
+            partition = self._server.partition(route)
             facts = partition.stage(buffer[batch:end], now_ns)
         except GoQueueError as error:
-            if acks != Acks.NONE:
-                self._refuse(correlation, Api.PRODUCE, error)
+            self._refuse_batch(route, correlation, acks, run, error)
             return
         staged = self._staged.get(partition)
         if staged is None:
-            self._staged[partition] = [(correlation, facts, acks)]
+            self._staged[partition] = [(correlation, facts, acks, run)]
         else:
-            staged.append((correlation, facts, acks))
+            staged.append((correlation, facts, acks, run))
+
+    def _check_run(self, route: bytes, run: int) -> None:
+        """Refuse what comes behind a refused batch of its run; the first batch of a run makes its number whole."""
+        key = (route, run & wire.RUN_MAX)
+        if run & wire.RUN_BEGINS:
+            self._broken_runs.discard(key)
+        elif key in self._broken_runs:
+            raise RunBrokenError("an earlier batch of this run was refused; begin a new run with that batch")
+
+    def _refuse_batch(self, route: bytes, correlation: int, acks: int, run: int, error: GoQueueError) -> None:
+        """Refuse a batch, and with it those behind it when the peer is going to send it again."""
+        if run and error.retriable:
+            self._broken_runs.add((route, run & wire.RUN_MAX))
+            if len(self._broken_runs) > _BROKEN_RUNS_MAX:
+                # Its requests stay unanswered, so nothing behind them is taken for stored.
+                self.abort("left too many runs broken")
+                return
+        if acks != Acks.NONE:
+            self._refuse(correlation, Api.PRODUCE, error)
 
     def _finish_turn(self) -> None:
         """Write what the frames of this wake-up staged, then send all answers that are ready."""
@@ -217,9 +246,7 @@ class WireConnection(asyncio.BufferedProtocol):
         try:
             partition.write()
         except GoQueueError as error:
-            for correlation, _, acks in batches:
-                if acks != Acks.NONE:
-                    self._refuse(correlation, Api.PRODUCE, error)
+            self._refuse_all(partition, batches, error)
             return
         durable = []
         for item in batches:
@@ -231,7 +258,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._answer_when_durable(partition, durable)
 
     def _answer_when_durable(self, partition: Partition, batches: list[_Staged]) -> None:
-        size = sum(facts.byte_count for _, facts, _ in batches)
+        size = sum(facts.byte_count for _, facts, _, _ in batches)
         self._unanswered_bytes += size
         self._balance_reading()
 
@@ -239,15 +266,20 @@ class WireConnection(asyncio.BufferedProtocol):
             self._unanswered_bytes -= size
             if self._closed:
                 return
-            for item in batches:
-                if error is None:
-                    self._out.append(_produced(item))
-                else:
-                    self._refuse(item[0], Api.PRODUCE, error)
+            if error is None:
+                self._out.extend(map(_produced, batches))
+            else:
+                self._refuse_all(partition, batches, error)
             self._send()
             self._balance_reading()
 
         partition.when_durable(batches[-1][1].next_offset, done)
+
+    def _refuse_all(self, partition: Partition, batches: list[_Staged], error: GoQueueError) -> None:
+        """Batches of one partition that failed together."""
+        route = wire.route(partition.identity.topic, partition.identity.partition)
+        for correlation, _, acks, run in batches:
+            self._refuse_batch(route, correlation, acks, run, error)
 
     # -- fetch --------------------------------------------------------------------------------------------------
 
@@ -341,8 +373,11 @@ class WireConnection(asyncio.BufferedProtocol):
     def _send(self) -> None:
         if self._out and not self._closed and self._transport is not None:
             out, self._out = self._out, []
-            self._out_bytes = 0
-            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+            large, self._out_bytes = self._out_bytes > _JOIN_BYTES_MAX, 0
+            if large:
+                self._transport.writelines(out)
+            else:
+                self._transport.write(b"".join(out) if len(out) > 1 else out[0])
 
     @property
     def _backlogged(self) -> bool:
@@ -414,7 +449,7 @@ class WireConnection(asyncio.BufferedProtocol):
 
 
 def _produced(item: _Staged) -> bytes:
-    correlation, facts, _ = item
+    correlation, facts, _, _ = item
     length = wire.PRODUCE_REPLY.size - 4
     return wire.PRODUCE_REPLY.pack(
         length, Api.PRODUCE, wire.OK, correlation, facts.base_offset, facts.max_timestamp_ns, facts.count
