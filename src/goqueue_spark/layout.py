@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from goqueue.client import ClientConfig, SyncClient
-from goqueue.errors import DirectoryFormatError, PartitionNotFoundError, TopicNotFoundError
+from goqueue.errors import DirectoryFormatError, GoQueueError, PartitionNotFoundError, TopicNotFoundError
 from goqueue.host import OsDisk
-from goqueue.model import is_internal_name
+from goqueue.model import NAME_LENGTH_MAX, is_internal_name
 from goqueue.storage import LogView, SegmentSpan
 from goqueue_spark.options import SourceOptions
 
 CONNECT_TIMEOUT_MS = 10_000
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,9 @@ class Catalog(Protocol):
         """Keep what lies at and behind these offsets (topic -> partition -> offset) from being removed."""
         ...
 
-    def unpin(self, name: str) -> None: ...
+    def show_progress(self, group: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Commit offsets for a group that has no members, so that its lag shows."""
+        ...
 
     def close(self) -> None: ...
 
@@ -68,7 +73,6 @@ class Catalog(Protocol):
 class BrokerCatalog:
     def __init__(self, options: SourceOptions) -> None:
         """`ConnectionLostError` when no broker answers in time."""
-        self._pins: set[str] = set()
         self._committed = options.isolation == "read_committed"
         self._client = SyncClient(
             options.bootstrap, ClientConfig(client_id="goqueue-spark", connect_timeout_ms=CONNECT_TIMEOUT_MS)
@@ -102,13 +106,15 @@ class BrokerCatalog:
     def pin(self, name: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
         for topic, partitions in offsets.items():
             by_partition = {int(number): offset for number, offset in partitions.items()}
-            self._pins.add(f"{name}.{_short(topic)}")
-            self._client.set_pin(f"{name}.{_short(topic)}", topic, by_partition)
+            self._client.set_pin(_pin_name(name, topic), topic, by_partition)
 
-    def unpin(self, name: str) -> None:
-        for pin in [pin for pin in self._pins if pin.startswith(name)]:
-            self._client.remove_pin(pin)
-            self._pins.discard(pin)
+    def show_progress(self, group: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        commits = {(topic, int(number)): offset for topic, found in offsets.items() for number, offset in found.items()}
+        try:
+            self._client.commit_offsets(group, commits)
+        except GoQueueError as error:
+            # For people to look at; a query must not end because somebody reads under the same name.
+            _logger.warning("the progress of this query cannot be shown as group %s: %s", group, error.message)
 
     def close(self) -> None:
         self._client.close()
@@ -154,16 +160,17 @@ class DirectoryCatalog:
     def pin(self, name: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
         """Nobody removes anything here."""
 
-    def unpin(self, name: str) -> None:
-        """See `pin`."""
+    def show_progress(self, group: str, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """There is no broker to show it."""
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def _short(topic: str) -> str:
-    """A pin is named after its topic, and names have a limit."""
-    return topic if len(topic) <= 150 else hashlib.sha256(topic.encode()).hexdigest()
+def _pin_name(group: str, topic: str) -> str:
+    """After both, and no longer than a name may be."""
+    name = f"{group}.{topic}"
+    return name if len(name) <= NAME_LENGTH_MAX else f"spark-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def open_catalog(options: SourceOptions) -> Catalog:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from goqueue.client.client import isolation_level, parse_address
 from goqueue.errors import ConfigurationError, GoQueueError
-from goqueue.model import validate_name
+from goqueue.model import NAME_LENGTH_MAX, validate_name
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9000"
 ROWS_PER_TASK_DEFAULT = 500_000
@@ -41,6 +41,7 @@ _KNOWN = {
         "isolation",
         "rowsPerTask",
         "readFiles",
+        "group",
     )
 }
 # What others call it, and what Spark itself puts among the options.
@@ -82,6 +83,8 @@ class SourceOptions:
     # Whether executors may read the broker's files where they can reach them.
     read_files: bool
     isolation: str
+    # The group that shows how far a stream is; nobody reads as a member of it.
+    group: str
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -119,6 +122,7 @@ class _Parser:
             include_headers=self._flag("includeHeaders", False),
             read_files=self._flag("readFiles", True),
             isolation=isolation,
+            group=self._group(),
         )
         if self._problems:
             raise ConfigurationError("; ".join(self._problems), problems=self._problems)
@@ -156,6 +160,14 @@ class _Parser:
         for name in names:
             self._try(lambda name=name: validate_name(name))
         return names
+
+    def _group(self) -> str:
+        if (named := self._given.get("group")) is not None:
+            self._try(lambda: validate_name(named, kind="group"))
+            return named
+        # Characters of patterns and assignments that no name may have become dashes.
+        read = self._given.get("subscribe") or self._given.get("subscribepattern") or self._given.get("assign", "")
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", f"spark-{read}").strip("-")[:NAME_LENGTH_MAX]
 
     def _pattern(self) -> str | None:
         pattern = self._given.get("subscribepattern")

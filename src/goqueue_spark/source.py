@@ -7,7 +7,6 @@ crosses is the pickled reader and its `OffsetRange`s.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -88,8 +87,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._catalog: Catalog | None = None
-        # Every run of a query has a pin of its own; that of a run that died ends by itself.
-        self._pin = f"spark-{uuid.uuid4().hex}"
         self._available_now: StreamOffsets | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -113,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             for layout, numbers in self._chosen()
         }
-        catalog.pin(self._pin, offsets)
+        catalog.pin(self._options.group, offsets)
         return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -150,11 +147,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: StreamOffsets) -> None:
         """Spark will not ask for anything below `end` again; everything from there on must stay."""
-        self._open().pin(self._pin, end)
+        self._open().pin(self._options.group, end)
+        self._open().show_progress(self._options.group, end)
 
     def stop(self) -> None:
         if self._catalog is not None:
-            self._catalog.unpin(self._pin)
             self._catalog.close()
             self._catalog = None
 

@@ -206,6 +206,10 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, broker: Embed
     second = stream(spark, broker, tmp_path / "checkpoint", "orders")
     assert sorted(first + second) == [row[:2] for row in by_client(broker, "orders")]
     assert len(second) == 1
+    offsets = broker.group_offsets("spark-orders")["orders"]
+    assert sum(partition["lag"] for partition in offsets.values()) <= 1, "progress shows as a group"
+    (pin,) = broker.list_pins()
+    assert pin["name"] == "spark-orders.orders", "a query that is started again needs what it has not committed"
 
 
 def test_a_checkpoint_of_another_topic_is_refused(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ from goqueue.record import BatchBuilder
 _FRAME_OVERHEAD_BYTES = wire.HEADER.size + 2
 ACKS = {"none": 0, "leader": 1, "all": 2}
 _BATCHES_PER_TURN = 8
+# Delayed messages travel as calls, of which a broker lets a connection have only so many under way.
+_DELAYED_IN_FLIGHT_MAX = 64
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
@@ -160,6 +162,7 @@ class Producer:
         self._buffered_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
+        self._delayed_room = asyncio.Semaphore(_DELAYED_IN_FLIGHT_MAX)
         # Batches completed since `send` last let the event loop run.
         self._unsent_batches = 0
         # Delayed sends that are not answered yet.
@@ -230,7 +233,8 @@ class Producer:
 
         async def send() -> SendResult:
             acks = self._config.acks
-            answer = await send_delayed(self._link, topic, value, key, headers, priority, partition, acks, times)
+            async with self._delayed_room:
+                answer = await send_delayed(self._link, topic, value, key, headers, priority, partition, acks, times)
             return SendResult(answer["partition"], answer["offset"], answer["timestamp_ns"], answer["deliver_at"])
 
         task = self._loop.create_task(send())
